@@ -5,7 +5,7 @@ Made by native/bindings/make_stub.py out of the bindings: change those, then `ma
 
 import enum
 from collections.abc import Callable, Sequence, Set
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 import numpy
 import numpy.typing
@@ -20,6 +20,63 @@ class CudaDevice(TypedDict):
     capability: tuple[int, int]
     multiprocessors: int
     dma_buf: bool
+
+class PluginFacts(TypedDict):
+    path: str
+    abi_versions: list[int]
+    abi: int
+    name: str
+
+class DeviceProperties(TypedDict):
+    name: str
+    pci_path: str
+    guid: int
+    ptr_support: int
+    speed_mbps: int
+    port: int
+    latency_us: float
+    max_comms: int
+    max_recvs: int
+    reg_is_global: int
+    force_flush: int
+    device_type: int
+    device_version: int
+    max_multi_request: int
+    max_p2p_bytes: int
+    parts: list[int]
+    rail_id: int
+    plane_id: int
+
+class SocketTotals(TypedDict):
+    sent: int
+    received: int
+    retransmits: int
+    rtt_us: int
+    readable: int
+    count: int
+    congestion_control: str
+    interfaces: str
+
+class WrongPlace(TypedDict):
+    iteration: int
+    offset: int
+    sender: int
+    element: int | None
+    expected: bytes
+    found: bytes
+
+class Verdict(TypedDict):
+    wrong: int
+    guard_wrong: int
+    first: WrongPlace | None
+
+class UnpackSight(TypedDict, total=False):
+    peer: int
+    channel: int
+    slot: int
+    count: int
+    fragments: list[tuple[int, int, int]]
+    probe: bytes
 
 class LibraryError(Exception):
     pass
@@ -106,9 +163,9 @@ class Plugin:
     def init(self) -> None: ...
     def finalize(self) -> None: ...
     def devices(self) -> int: ...
-    def properties(self, device: int) -> dict[str, Any]: ...
+    def properties(self, device: int) -> DeviceProperties: ...
 
-def probe(path: str, abi: int = 0) -> dict[str, Any]: ...
+def probe(path: str, abi: int = 0) -> PluginFacts: ...
 
 class Table:
     def __init__(self, path: str, abi: int = 0) -> None: ...
@@ -224,7 +281,7 @@ class SlotMemory:
         spans: Annotated[
             NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
         ],
-    ) -> dict[str, int]: ...
+    ) -> Verdict: ...
     def fill_elements(
         self,
         first: int,
@@ -257,7 +314,7 @@ class SlotMemory:
             NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
         ],
         group: ElementGroup,
-    ) -> dict[str, Any]: ...
+    ) -> Verdict: ...
 
 class SlotBuffer(SlotMemory):
     def __init__(self, bytes: int) -> None: ...
@@ -344,7 +401,7 @@ class Fault:
         text: str = "",
         *,
         call: str = "",
-        code_name: str = "",
+        failed_call: str = "",
         age_ns: int = 0,
         flow: int = -1,
         iteration: int = 0,
@@ -358,7 +415,7 @@ class Fault:
     @property
     def code(self) -> int: ...
     @property
-    def code_name(self) -> str: ...
+    def failed_call(self) -> str: ...
     @property
     def text(self) -> str: ...
     @property
@@ -485,13 +542,13 @@ class Engine(Runner):
     def close(self) -> None: ...
     def measure_unpack(self, launches: int) -> None: ...
     def unpack_times(self) -> list[tuple[int, int, float]]: ...
-    def sockets(self) -> dict[str, Any]: ...
+    def sockets(self) -> SocketTotals: ...
 
-def unpack_sights(engine: Engine) -> list[dict[str, Any]]: ...
+def unpack_sights(engine: Engine) -> list[UnpackSight]: ...
 
 class TcpSockets:
     def __init__(self, without: Set[int]) -> None: ...
-    def totals(self) -> dict[str, Any]: ...
+    def totals(self) -> SocketTotals: ...
     def set_congestion_control(self, name: str) -> bool: ...
 
 def tcp_socket_inodes() -> set[int]: ...
@@ -517,7 +574,7 @@ class RawBaseline(Runner):
         receives: Sequence[tuple[int, int]],
         timeout_s: float,
     ) -> None: ...
-    def sockets(self) -> dict[str, Any]: ...
+    def sockets(self) -> SocketTotals: ...
 
 def time_copies(
     bytes: int, footprint: int, rounds: int

@@ -6,9 +6,7 @@
 
 #include <string>
 
-#include "cuda/driver.h"
 #include "engine/clock.h"
-#include "net/net.h"
 
 namespace tcpx {
 namespace {
@@ -55,8 +53,7 @@ BatchFault put_into_words(const Fault& fault) {
   words.kind = fault_name(fault.kind);
   words.call = fault.call;
   words.code = fault.code;
-  words.code_name = fault.kind == FaultKind::kGpu ? cuda_error_name(fault.code)
-                                                  : std::string(result_name(fault.code));
+  words.failed_call = failed_call(fault);
   words.text = waited ? plugin_log::quote_since(fault.since_ns) : plugin_log::quote(fault.said);
   words.age_ns = waited ? now_ns() - fault.since_ns : int64_t{0};
   words.flow = fault.flow;
@@ -106,17 +103,17 @@ void bind_batch(nb::module_& m) {
       .def(
           "__init__",
           [](BatchFault* self, const std::string& kind, int code, const std::string& text,
-             const std::string& call, const std::string& code_name, int64_t age_ns, int flow,
+             const std::string& call, const std::string& failed_call, int64_t age_ns, int flow,
              uint64_t iteration, uint64_t chunk, uint64_t bytes) {
-            new (self) BatchFault{kind,   call, code,      code_name, text,
-                                  age_ns, flow, iteration, chunk,     bytes};
+            new (self) BatchFault{kind,   call, code,      failed_call, text,
+                                  age_ns, flow, iteration, chunk,       bytes};
           },
-          "kind"_a, "code"_a = 0, "text"_a = "", nb::kw_only(), "call"_a = "", "code_name"_a = "",
+          "kind"_a, "code"_a = 0, "text"_a = "", nb::kw_only(), "call"_a = "", "failed_call"_a = "",
           "age_ns"_a = 0, "flow"_a = -1, "iteration"_a = 0, "chunk"_a = 0, "bytes"_a = 0)
       .def_ro("kind", &BatchFault::kind)
       .def_ro("call", &BatchFault::call)
       .def_ro("code", &BatchFault::code)
-      .def_ro("code_name", &BatchFault::code_name)
+      .def_ro("failed_call", &BatchFault::failed_call, "Of a plugin or of CUDA, with its code.")
       .def_ro("text", &BatchFault::text, "What the plugin said, or all of a baseline's failure.")
       .def_ro("age_ns", &BatchFault::age_ns)
       .def_ro("flow", &BatchFault::flow, "Its place in the picture.")

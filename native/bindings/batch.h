@@ -14,8 +14,7 @@ namespace tcpx {
 struct BatchFault {
   std::string kind, call;
   int code = 0;
-  std::string code_name;
-  std::string text;
+  std::string failed_call, text;
   int64_t age_ns = 0;
   int flow = -1;
   uint64_t iteration = 0, chunk = 0, bytes = 0;

@@ -20,10 +20,10 @@ using LongTable = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::devi
 using LongVector = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using LongResult = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
 
-// What tcpx_mpi/_native.pyi says of a result: it is made from these types.
+// What tcpx_mpi/_native.pyi says of a result: it is made from these types. A dict whose keys the
+// stub names (stub.patterns) is a class of its own, by NB_OBJECT_DEFAULT.
 template <typename Item>
 using List = nb::typed<nb::list, Item>;
-using Fields = nb::typed<nb::dict, nb::str, nb::any>;
 
 // An array of our own for Python: what the native side has is overwritten by the next batch.
 LongResult copied(const int64_t* data, size_t count);

@@ -9,7 +9,6 @@
 namespace tcpx {
 namespace {
 
-// A dict whose keys the stub names.
 class CudaDevice : public nb::dict {
   NB_OBJECT_DEFAULT(CudaDevice, nb::dict, "CudaDevice", PyDict_Check)
 };

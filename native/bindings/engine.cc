@@ -90,12 +90,16 @@ class Engine : public Runner {
   }
 };
 
+class UnpackSight : public nb::dict {
+  NB_OBJECT_DEFAULT(UnpackSight, nb::dict, "UnpackSight", PyDict_Check)
+};
+
 // What the witness of an engine has seen since the last time, each receive with its comm.
-List<Fields> sights_of(Engine& engine) {
-  List<Fields> rows;
+List<UnpackSight> sights_of(Engine& engine) {
+  List<UnpackSight> rows;
   if (!engine.witness_) return rows;
   for (const UnpackWitness::Sight& sight : engine.witness_->take()) {
-    Fields row;
+    UnpackSight row;
     for (const auto& comm : engine.connections_.comms()) {
       const NetUnpackDevice* device = comm->unpack_queue();
       if (device == nullptr) continue;

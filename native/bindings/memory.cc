@@ -31,19 +31,27 @@ void written(SlotMemory& slots, size_t first, size_t count, uint64_t iteration, 
   (slots.*write)(first, count, iteration, seed, s.data(), s.size());
 }
 
-Fields dict_of(const ElementVerdict& v, size_t element_bytes, uint64_t iteration,
-               uint64_t first_slot) {
-  Fields d;
+class Verdict : public nb::dict {
+  NB_OBJECT_DEFAULT(Verdict, nb::dict, "Verdict", PyDict_Check)
+};
+
+// `bytes`: of what was found at the first wrong place, and of what was expected there.
+template <typename Found>
+Verdict dict_of(const Found& v, uint64_t iteration, uint64_t first_slot, nb::object element,
+                size_t bytes) {
+  Verdict d;
   d["wrong"] = v.wrong;
   d["guard_wrong"] = v.guard_wrong;
+  d["first"] = nb::none();
   if (!v.has_first) return d;
-  d["iteration"] = iteration + (v.slot - first_slot);
-  d["offset"] = v.offset;
-  d["sender"] = v.sender == kNoSender ? -1 : static_cast<int64_t>(v.sender);
-  if (!v.in_guard) d["element"] = v.element;
-  const size_t bytes = v.in_guard ? 1 : element_bytes;
-  d["found"] = nb::bytes(&v.found, bytes);
-  d["expected"] = nb::bytes(&v.expected, bytes);
+  nb::dict place;
+  place["iteration"] = iteration + (v.slot - first_slot);
+  place["offset"] = v.offset;
+  place["sender"] = v.sender == kNoSender ? -1 : static_cast<int64_t>(v.sender);
+  place["element"] = element;
+  place["expected"] = nb::bytes(&v.expected, bytes);
+  place["found"] = nb::bytes(&v.found, bytes);
+  d["first"] = place;
   return d;
 }
 
@@ -104,17 +112,7 @@ void bind_memory(nb::module_& m) {
               nb::gil_scoped_release release;
               v = b.verify(first, count, iteration, seed, s.data(), s.size());
             }
-            nb::typed<nb::dict, nb::str, int64_t> d;
-            d["wrong"] = v.wrong;
-            d["guard_wrong"] = v.guard_wrong;
-            if (v.has_first) {
-              d["iteration"] = iteration + (v.slot - first);
-              d["offset"] = v.offset;
-              d["sender"] = v.sender == UINT32_MAX ? -1 : static_cast<int64_t>(v.sender);
-              d["expected"] = v.expected;
-              d["found"] = v.found;
-            }
-            return d;
+            return dict_of(v, iteration, first, nb::none(), 1);
           },
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
       .def("fill_elements", &written_elements<&SlotMemory::fill>, "first"_a, "count"_a,
@@ -133,7 +131,8 @@ void bind_memory(nb::module_& m) {
               nb::gil_scoped_release release;
               v = b.verify(first, count, iteration, seed, s.data(), s.size(), group);
             }
-            return dict_of(v, group.bytes(), iteration, first);
+            return dict_of(v, iteration, first, v.in_guard ? nb::none() : nb::cast(v.element),
+                           v.in_guard ? 1 : group.bytes());
           },
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a, "group"_a,
           "Wrong elements, and of the first one where it is and the bytes found and expected.");

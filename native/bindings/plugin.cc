@@ -7,7 +7,14 @@
 namespace tcpx {
 namespace {
 
-Fields properties_of(Plugin& plugin, int device) {
+class DeviceProperties : public nb::dict {
+  NB_OBJECT_DEFAULT(DeviceProperties, nb::dict, "DeviceProperties", PyDict_Check)
+};
+class PluginFacts : public nb::dict {
+  NB_OBJECT_DEFAULT(PluginFacts, nb::dict, "PluginFacts", PyDict_Check)
+};
+
+DeviceProperties properties_of(Plugin& plugin, int device) {
   NetProperties p;
   const int code = [&] {
     const nb::gil_scoped_release release;
@@ -16,7 +23,7 @@ Fields properties_of(Plugin& plugin, int device) {
   if (code != kNetSuccess) {
     throw PluginError("getProperties", code, "device " + std::to_string(device));
   }
-  Fields d;
+  DeviceProperties d;
   d["name"] = p.name;
   d["pci_path"] = p.pci_path;
   d["guid"] = p.guid;
@@ -65,7 +72,7 @@ void bind_plugin(nb::module_& m) {
       "probe",
       [](const std::string& path, int abi) {
         Plugin plugin(path, abi);
-        Fields d;
+        PluginFacts d;
         d["path"] = plugin.path();
         d["abi_versions"] = plugin.abi_versions();
         d["abi"] = plugin.net().abi();

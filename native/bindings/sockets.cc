@@ -5,9 +5,9 @@
 
 namespace tcpx {
 
-Fields totals_of(const TcpSockets& sockets) {
+SocketTotalsDict totals_of(const TcpSockets& sockets) {
   const SocketTotals t = sockets.totals();
-  Fields d;
+  SocketTotalsDict d;
   d["sent"] = t.sent;
   d["received"] = t.received;
   d["retransmits"] = t.retransmits;

@@ -5,6 +5,10 @@
 
 namespace tcpx {
 
-Fields totals_of(const TcpSockets& sockets);
+class SocketTotalsDict : public nb::dict {
+  NB_OBJECT_DEFAULT(SocketTotalsDict, nb::dict, "SocketTotals", PyDict_Check)
+};
+
+SocketTotalsDict totals_of(const TcpSockets& sockets);
 
 }  // namespace tcpx

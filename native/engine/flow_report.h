@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/program.h"
 #include "net/logger.h"
@@ -35,6 +36,9 @@ struct FlowFault {
   uint64_t chunk = 0;
   uint64_t bytes = 0;  // of the chunk
 };
+
+// The call that failed, in words; "" where none did.
+std::string failed_call(const FlowFault& fault);
 
 // One flow as it stood at one instant.
 struct FlowPicture {

@@ -4,9 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "cuda/driver.h"
 #include "net/logger.h"
-#include "net/net.h"
 
 namespace tcpx_p2p {
 namespace {
@@ -57,11 +55,7 @@ Status status_of(const tcpx::TransferFault& fault) {
 }
 
 std::string text_of(const tcpx::TransferFault& fault) {
-  const std::string code = std::to_string(fault.code);
-  if (fault.kind == tcpx::FaultKind::kGpu) {
-    return std::string("CUDA driver call ") + fault.call + " returned " + code + " (" +
-           tcpx::cuda_error_name(fault.code) + ") while receives were unpacked";
-  }
+  if (fault.kind == tcpx::FaultKind::kGpu) return tcpx::failed_call(fault);
   const std::string where = "transfer " + std::to_string(fault.transfer) + ": " +
                             way_of(fault.direction) + " message " + std::to_string(fault.message) +
                             ", channel " + std::to_string(fault.channel) + ", chunk " +
@@ -73,8 +67,7 @@ std::string text_of(const tcpx::TransferFault& fault) {
     }
     return where + ": the plugin lists fragments of " + size + " beyond its end";
   }
-  std::string text = where + ": plugin call " + fault.call + " returned " + code + " (" +
-                     tcpx::result_name(fault.code) + ")";
+  std::string text = where + ": " + tcpx::failed_call(fault);
   if (status_of(fault) == Status::kRemoteLost) {
     text += ": the peer is gone, or its connection is";
   }

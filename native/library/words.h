@@ -1,4 +1,4 @@
-// What went wrong with a remote, put into words: the texts of tcpx_mpi/session/errors.py.
+// What went wrong with a remote, put into words; those of a run: tcpx_mpi/transport/errors.py.
 #pragma once
 
 #include <cstdint>

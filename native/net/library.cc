@@ -55,8 +55,7 @@ std::set<std::string> g_init_tried;  // by mapped path: init is once a process, 
 }  // namespace
 
 PluginError::PluginError(const std::string& call, int code, const std::string& what)
-    : std::runtime_error("plugin call " + call + " returned " + std::to_string(code) + " (" +
-                         result_name(code) + ")" + (what.empty() ? "" : ": " + what)),
+    : std::runtime_error(returned_text(call, code) + (what.empty() ? "" : ": " + what)),
       code_(code) {}
 
 PluginThrew::PluginThrew(const std::string& call, const std::string& thrown,

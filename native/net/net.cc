@@ -27,4 +27,9 @@ const char* result_name(int code) {
   }
 }
 
+std::string returned_text(const std::string& call, int code) {
+  return "plugin call " + call + " returned " + std::to_string(code) + " (" + result_name(code) +
+         ")";
+}
+
 }  // namespace tcpx

@@ -116,7 +116,9 @@ std::unique_ptr<Net> make_net_v10(const void* table);
 std::unique_ptr<Net> make_net_v11(const void* table);
 std::unique_ptr<Net> make_net_v12(const void* table);
 
-// Names of the plugin result codes, for messages.
+// "remote error".
 const char* result_name(int code);
+// "plugin call isend returned 6 (remote error)".
+std::string returned_text(const std::string& call, int code);
 
 }  // namespace tcpx

@@ -48,7 +48,7 @@ class Connection:
 def connection_of(engine: RankEngine) -> Connection:
     """How the plugin's engine is connected."""
     # Several in use (a plugin's control sockets may differ) are none that a baseline could have.
-    names = str(engine.native.sockets()["congestion_control"])
+    names = engine.native.sockets()["congestion_control"]
     return Connection(
         interface=engine.interface,
         congestion_control=names if "," not in names else "",

@@ -188,7 +188,7 @@ class MpiLoop(PythonLoop):
             for flow in self._flows
         ]
 
-    def sockets(self) -> dict[str, Any]:
+    def sockets(self) -> _native.SocketTotals:
         return _totals(self._sockets)
 
     # --- Inside ----------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def prepare(
         kind=KIND,
         streams=0,
         two_way=True,
-        congestion_control=str(totals["congestion_control"]),
+        congestion_control=totals["congestion_control"],
         send_buffer_bytes=0,
         description=_description(workload, totals["count"]),
         interfaces=",".join(sorted({name for names in everywhere for name in names})),
@@ -374,7 +374,7 @@ def _description(workload: Workload, sockets: int) -> str:
     return ", ".join([*parts, *filter(None, [lacks_text(workload)])])
 
 
-def _totals(sockets: Any) -> dict[str, Any]:
-    totals: dict[str, Any] = sockets.totals()
+def _totals(sockets: _native.TcpSockets) -> _native.SocketTotals:
+    totals = sockets.totals()
     # These are all that the process has beside the plugin's: none at all carried 0 bytes.
     return totals if totals["count"] else {**totals, "count": 1, "readable": 1}

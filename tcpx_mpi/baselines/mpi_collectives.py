@@ -70,7 +70,7 @@ class CollectiveLoop(PythonLoop):
     """Runs a batch of calls on a thread of its own, one call an iteration (`-m`: so many)."""
 
     def __init__(
-        self, call: str, comm: Any, mpi: Any, totals: Callable[[], dict[str, Any]]
+        self, call: str, comm: Any, mpi: Any, totals: Callable[[], _native.SocketTotals]
     ) -> None:
         """`call` is MPI's name of it; `comm` has the ranks of this rank's group, in their order."""
         super().__init__()
@@ -124,7 +124,7 @@ class CollectiveLoop(PythonLoop):
         posted = completed + (completed < iterations)
         return self._flows_of_calls(self._schedule, 1, posted, completed, iterations)
 
-    def sockets(self) -> dict[str, Any]:
+    def sockets(self) -> _native.SocketTotals:
         return self._totals()
 
     # --- The thread ------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def info_of(engine: RankEngine) -> BaselineInfo:
         kind=KIND,
         streams=engine.settings.channels * data_sockets(file.name, os.environ) if known else 0,
         two_way=False,
-        congestion_control=str(totals["congestion_control"]),
+        congestion_control=totals["congestion_control"],
         send_buffer_bytes=0,
         description=f"{file.name}, ABI v{file.abi}, {file.path} sha256 {file.sha256[:12]}",
         interfaces=engine.interface,

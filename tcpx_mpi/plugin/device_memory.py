@@ -11,7 +11,7 @@ from tcpx_mpi import _native
 _DEVICE_TYPES = ("HOST", "UNPACK", "GIN proxy", "GIN GDAKI", "GIN GPI", "EFA GDA")
 
 
-def memory_of(properties: Mapping[str, Any]) -> dict[str, Any]:
+def memory_of(properties: _native.DeviceProperties) -> dict[str, Any]:
     """What a device says of memory, by NCCL's names."""
     support, kind = properties["ptr_support"], properties["device_type"]
     known = 0 <= kind < len(_DEVICE_TYPES)

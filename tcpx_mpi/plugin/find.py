@@ -147,9 +147,8 @@ def inspect(choice: PluginChoice, apart: bool = True, ours_too: bool = False) ->
         if choice.asked and not lacks:
             raise UsageError(f"--plugin: {error}{hint}") from None
         raise PluginMissing(f"{error} (found by: {choice.how}){hint}") from None
-    path = str(facts["path"])
-    abi_versions = tuple(int(version) for version in facts["abi_versions"])
-    return PluginFile(path, sha256_of(path), int(facts["abi"]), abi_versions, str(facts["name"]))
+    path, abi_versions = facts["path"], tuple(facts["abi_versions"])
+    return PluginFile(path, sha256_of(path), facts["abi"], abi_versions, facts["name"])
 
 
 def prepare_environment(

@@ -43,12 +43,15 @@ class NoPlugin(TcpxError):
     """The file cannot be loaded, or is no plugin that we can drive."""
 
 
-def facts_of(path: str, abi: int, environ: Mapping[str, str], patience_s: float) -> dict[str, Any]:
+def facts_of(
+    path: str, abi: int, environ: Mapping[str, str], patience_s: float
+) -> _native.PluginFacts:
     """What `_native.probe` says of a file, found in a process of its own.
 
     Raises NoPlugin where that fails, or ends the process.
     """
-    return _tried(path, abi, "load", environ, patience_s)
+    facts: _native.PluginFacts = _tried(path, abi, "load", environ, patience_s)
+    return facts
 
 
 def devices_of(
@@ -68,9 +71,7 @@ def require_init(path: str, abi: int, environ: Mapping[str, str], patience_s: fl
     _tried(path, abi, "init", environ, patience_s)
 
 
-def _tried(
-    path: str, abi: int, how: str, environ: Mapping[str, str], patience_s: float
-) -> dict[str, Any]:
+def _tried(path: str, abi: int, how: str, environ: Mapping[str, str], patience_s: float) -> Any:
     # Without the mark of ranks: their launcher is not to take it for one.
     own = {k: v for k, v in without_here(environ).items() if k != PARENT_VARIABLE}
     with (
@@ -167,12 +168,13 @@ def main(path: str, version: str, how: str, parent: str) -> None:
             count = plugin.devices()
             # More are refused where it is loaded.
             devices = [plugin.properties(i) for i in range(count if count <= MOST_DEVICES else 0)]
-            facts["devices"] = [{"name": each["name"], **memory_of(each)} for each in devices]
+            named = [{"name": each["name"], **memory_of(each)} for each in devices]
+            return say(_FOUND, {**facts, "devices": named})
         except _native.IncompleteTable as error:
             return say(_FOUND, {"incomplete": str(error)})
         except _native.PluginError as error:
             return say(_FOUND, {"failed": f"{facts['path']}: {error}"})
-    say(_FOUND, dict(facts))
+    say(_FOUND, facts)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import load_settings
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _device_text(nic: Mapping[str, Any]) -> str:
+def _device_text(nic: _native.DeviceProperties) -> str:
     speed = this_machine().line_rate_mbps(nic["name"], nic["speed_mbps"])
     rate = f"{speed} Mb/s" if speed > 0 else "speed unknown"
     return f"{nic['name']} {rate} ({memory_text(memory_of(nic))})"

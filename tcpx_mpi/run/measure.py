@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +80,7 @@ class _Account:
     arrivals: Arrivals
     #: Where samples are that are too large for memory.
     spool: str
-    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: list[_native.Verdict] = field(default_factory=list)
     #: Samples by phase, as they come.
     timed: dict[str, Growing] = field(init=False)
     warmup: dict[str, Growing] = field(init=False)
@@ -342,8 +341,8 @@ class Measurement:
     def _judge(self, account: _Account, chunk_bytes: int) -> None:
         """Counts what was wrong: bytes, or elements, and bytes written behind a slot."""
         row, verdicts, work = account.row, account.verdicts, account.work
-        row.wrong = sum(int(v["wrong"]) + int(v["guard_wrong"]) for v in verdicts)
-        first = next((v for v in verdicts if "found" in v), None)
+        row.wrong = sum(v["wrong"] + v["guard_wrong"] for v in verdicts)
+        first = next((v["first"] for v in verdicts if v["first"] is not None), None)
         if first is None:
             return
         if work.elements is not None:

@@ -115,7 +115,7 @@ def facts(host: Host, engine: RankEngine, told: Sequence[ToTell]) -> dict[str, s
         "memory_available_bytes": str(host.memory_available_bytes),
         "plugin_found": plugin.how,
         "plugin_said": "\n".join(plugin.said),
-        "congestion_control": str(engine.native.sockets()["congestion_control"]) or "unknown",
+        "congestion_control": engine.native.sockets()["congestion_control"] or "unknown",
         **_of_every_rank(told),
         **(engine.gpu.facts() if engine.gpu is not None else {}),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
@@ -192,11 +191,11 @@ class BatchRunner:
         if signal_number := _native.stop_signal():
             raise interrupted_by(signal_number)
 
-    def check(self, work: RowWork, kept: RankRow | None, count: int) -> dict[str, Any]:
+    def check(self, work: RowWork, kept: RankRow | None, count: int) -> _native.Verdict:
         """The verdict on what the last batch received, `count` iterations of it; `kept` gets
         what that cost; it is None in a warm-up."""
         start = time.monotonic_ns()
-        verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
+        verdict: _native.Verdict = {"wrong": 0, "guard_wrong": 0, "first": None}
         if BufferId.RECV in self._transport.buffers:
             memory = self._transport.buffers[BufferId.RECV]
             of_slots = (0, count, self.iteration, self._settings.seed, work.wanted)

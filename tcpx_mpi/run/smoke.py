@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
@@ -38,7 +37,7 @@ class Arrival:
     fault: str
     receive_ns: int
     #: What lay in the descriptor queue, for each chunk; none where the plugin delivers in place.
-    sights: Sequence[Mapping[str, Any]]
+    sights: Sequence[_native.UnpackSight]
 
 
 class Smoke:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tcpx_mpi import _native
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.plugin.trial import MOST_DEVICES
 
@@ -13,7 +14,7 @@ from tcpx_mpi.plugin.trial import MOST_DEVICES
 _LONGEST_NAME = 200
 
 
-def read_devices(handle: Any) -> tuple[list[dict[str, Any]], list[str]]:
+def read_devices(handle: Any) -> tuple[list[_native.DeviceProperties], list[str]]:
     """The properties of every device, and what is wrong with them, one text each.
 
     A name that is none is replaced by the device's number. Raises SetupFailed for a number of
@@ -38,16 +39,18 @@ def read_devices(handle: Any) -> tuple[list[dict[str, Any]], list[str]]:
     return nics, findings
 
 
-def _problems(nic: dict[str, Any], again: dict[str, Any]) -> list[tuple[str, str]]:
+def _problems(
+    nic: _native.DeviceProperties, again: _native.DeviceProperties
+) -> list[tuple[str, str]]:
     """(field, what is wrong with it); `again` is what the plugin says when it is asked again."""
     found = []
-    for field, known_as in (("name", "name"), ("pci_path", "pciPath")):
-        if problem := _problem_of_text(nic[field], again[field], field == "name"):
-            instead = "its number is used" if field == "name" else "none is used"
-            found.append((field, f"its {known_as} {problem}: {instead}"))
-    for field, known_as in (("max_comms", "maxComms"), ("max_recvs", "maxRecvs")):
-        if nic[field] < 1:
-            found.append((field, f"its {known_as} is {nic[field]}, where 1 or more can be"))
+    if problem := _problem_of_text(nic["name"], again["name"], is_name=True):
+        found.append(("name", f"its name {problem}: its number is used"))
+    if problem := _problem_of_text(nic["pci_path"], again["pci_path"], is_name=False):
+        found.append(("pci_path", f"its pciPath {problem}: none is used"))
+    for field, count in (("maxComms", nic["max_comms"]), ("maxRecvs", nic["max_recvs"])):
+        if count < 1:
+            found.append((field, f"its {field} is {count}, where 1 or more can be"))
     if nic["speed_mbps"] < 0:
         found.append(("speed_mbps", f"its speed is {nic['speed_mbps']} Mb/s"))
     if not (math.isfinite(nic["latency_us"]) and nic["latency_us"] >= 0):
@@ -68,6 +71,6 @@ def _problem_of_text(text: str, again: str, is_name: bool) -> str:
     return ""
 
 
-def names_of(nics: Sequence[dict[str, Any]]) -> list[str]:
+def names_of(nics: Sequence[_native.DeviceProperties]) -> list[str]:
     """Their names."""
-    return [str(nic["name"]) for nic in nics]
+    return [nic["name"] for nic in nics]

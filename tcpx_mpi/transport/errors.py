@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from tcpx_mpi import _native
 from tcpx_mpi._native import Fault, FlowReport
 from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, TcpxError, WrongBytes
 from tcpx_mpi.schedule.elements import ElementType
@@ -55,11 +55,7 @@ def error_of(
     if kind == "peer":  # of `--against`, in a process of its own
         return baseline_failure(where, fault.code, fault.text)
     if kind == "gpu":
-        text = (
-            f"CUDA driver call {fault.call} returned {fault.code} ({fault.code_name}) "
-            "while receives were unpacked"
-        )
-        return PluginFailed(f"{where}: {text}; {_oldest(picture, places)}")
+        return PluginFailed(f"{where}: {fault.failed_call}; {_oldest(picture, places)}")
     flow = picture[fault.flow]
     at = f"{_name(flow, places)}, iteration {fault.iteration} of the batch, chunk {fault.chunk}"
     if kind == "hang":
@@ -83,9 +79,8 @@ def error_of(
         return LostRank(
             f"{where}: {fault.call}: {reason}: rank {flow.peer} is gone, or its connection is; {at}"
         )
-    code = fault.code
-    text = f"{where}: plugin call {fault.call} returned {code} ({fault.code_name})"
-    if code in _PEER_GONE:
+    text = f"{where}: {fault.failed_call}"
+    if fault.code in _PEER_GONE:
         text += f": rank {flow.peer} is gone, or its connection is"
         return LostRank(f"{text}; {at}{fault.text}")
     return PluginFailed(f"{text}; {at}{fault.text}")
@@ -114,37 +109,34 @@ def report_lines(
     return tuple(lines)
 
 
-def wrong_bytes_text(rank: int, verdict: Mapping[str, Any], chunk_bytes: int, block: int) -> str:
+def wrong_bytes_text(rank: int, place: _native.WrongPlace, chunk_bytes: int, block: int) -> str:
     """The first wrong byte of a check: who, from whom, when, where, what.
 
     `block` is the offset in the slot where the stretch of that sender begins.
     """
-    at = int(verdict["offset"])
-    expected, found = int(verdict["expected"]), int(verdict["found"])
-    values = f"expected 0x{expected:02x}, found 0x{found:02x}"
-    if verdict["sender"] < 0:
+    values = f"expected 0x{place['expected'].hex()}, found 0x{place['found'].hex()}"
+    if place["sender"] < 0:
         return (
-            f"rank {rank}, iteration {verdict['iteration']}: written behind the end of a message "
-            f"at byte {at} of the slot, {values}"
+            f"rank {rank}, iteration {place['iteration']}: written behind the end of a message "
+            f"at byte {place['offset']} of the slot, {values}"
         )
-    offset = at - block
+    offset = place["offset"] - block
     return (
-        f"rank {rank}, peer {verdict['sender']}, iteration {verdict['iteration']}, "
+        f"rank {rank}, peer {place['sender']}, iteration {place['iteration']}, "
         f"chunk {offset // chunk_bytes}, offset {offset}: {values}"
     )
 
 
-def wrong_element_text(rank: int, verdict: Mapping[str, Any], type_name: str, how: str = "") -> str:
+def wrong_element_text(rank: int, place: _native.WrongPlace, type_name: str, how: str = "") -> str:
     """The first wrong element of a check: who, when, which, what; `how`: "in place" or ""."""
-    where = f"rank {rank}, iteration {verdict['iteration']}{', ' if how else ''}{how}"
-    if "element" not in verdict:
-        values = f"expected 0x{verdict['expected'].hex()}, found 0x{verdict['found'].hex()}"
-        return f"{where}: written behind the end of a slot at byte {verdict['offset']}, {values}"
-    values = ", ".join(
-        f"{name} {_element_of(verdict[name], type_name)}" for name in ("expected", "found")
-    )
-    peer = f" of rank {verdict['sender']}" if verdict["sender"] >= 0 else ""
-    return f"{where}, element {verdict['element']}{peer} ({type_name}): {values}"
+    where = f"rank {rank}, iteration {place['iteration']}{', ' if how else ''}{how}"
+    if place["element"] is None:
+        values = f"expected 0x{place['expected'].hex()}, found 0x{place['found'].hex()}"
+        return f"{where}: written behind the end of a slot at byte {place['offset']}, {values}"
+    expected, found = (_element_of(each, type_name) for each in (place["expected"], place["found"]))
+    peer = f" of rank {place['sender']}" if place["sender"] >= 0 else ""
+    values = f"expected {expected}, found {found}"
+    return f"{where}, element {place['element']}{peer} ({type_name}): {values}"
 
 
 def _element_of(raw: bytes, type_name: str) -> str:

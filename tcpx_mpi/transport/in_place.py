@@ -64,14 +64,14 @@ def undecided(settings: Settings) -> Settings:
     return dataclasses.replace(settings, sources=sources, **asked)
 
 
-def is_in_place(properties: Mapping[str, Any]) -> bool:
+def is_in_place(properties: _native.DeviceProperties) -> bool:
     """Whether the plugin of this device puts data where receives were posted, in any memory."""
-    return bool(properties["device_type"] != _native.DEVICE_UNPACK)
+    return properties["device_type"] != _native.DEVICE_UNPACK
 
 
 def need_of_flush(
     plugin: str,
-    properties: Mapping[str, Any],
+    properties: _native.DeviceProperties,
     environ: Mapping[str, str],
     capability: tuple[int, int] | None,
 ) -> str:
@@ -159,15 +159,14 @@ def with_registration(settings: Settings, obstacles: Sequence[str]) -> Settings:
     )
 
 
-def cause_of(settings: Settings, verdict: Mapping[str, Any]) -> str:
+def cause_of(settings: Settings, place: _native.WrongPlace) -> str:
     """What a wrong byte or element may come of where receives are not flushed; "" elsewhere.
 
     A byte that is neither what was there before nor what was sent has another cause.
     """
     if not settings.puts_in_place() or settings.flushes():
         return ""
-    found, expected = verdict["found"], verdict["expected"]
-    if isinstance(found, int) and found != expected ^ 0xFF:
+    if place["element"] is None and place["found"][0] != place["expected"][0] ^ 0xFF:
         return ""
     return f": not flushed ({_how(settings)})"
 

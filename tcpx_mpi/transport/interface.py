@@ -64,7 +64,7 @@ class TimedLoop(Protocol):
     def take_picture_ready(self) -> bool:
         """True once after a report was asked for and taken."""
 
-    def sockets(self) -> dict[str, Any]:
+    def sockets(self) -> _native.SocketTotals:
         """Totals by TCP_INFO over the sockets of this transport."""
 
 

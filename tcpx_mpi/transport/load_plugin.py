@@ -83,7 +83,7 @@ class LoadedPlugin:
     derived: list[tuple[str, str, str]]
     profile: Profile | None
     #: What it said of its devices when it was loaded (see `read_devices`).
-    nics: Sequence[dict[str, Any]]
+    nics: Sequence[_native.DeviceProperties]
     #: The lines that it logged while it was initialised, up to 64 KiB: its settings and devices.
     said: list[str]
     #: Threads that it had started by the end of its initialisation.
@@ -94,7 +94,7 @@ class LoadedPlugin:
     def devices(self) -> int:
         return len(self.nics)
 
-    def nic(self, device: int) -> dict[str, Any]:
+    def nic(self, device: int) -> _native.DeviceProperties:
         """What the plugin says of a device: name, pci_path, speed_mbps, ptr_support, ..."""
         return self.nics[device]
 

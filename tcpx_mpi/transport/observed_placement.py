@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tcpx_mpi import _native
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.records import ObservedPlacement
 
@@ -153,7 +154,7 @@ class PlacementObserver:
         self._nic = self._kernel.nic(self._interface)
         self._waiting_ns = self._waiting_cpu()
 
-    def after(self, sockets: Mapping[str, Any]) -> None:
+    def after(self, sockets: _native.SocketTotals) -> None:
         """The batch is over."""
         self._loop_cpus.update(self._loop.cpus_seen())
         before, now = self._threads, self._states()
@@ -168,7 +169,7 @@ class PlacementObserver:
             self._count(name, self._nic[name], value)
         for used, now_used in zip(self._waiting_ns, self._waiting_cpu(), strict=True):
             self._count("waiting_cpu_ns", used, now_used)
-        self._rtt_us = max(self._rtt_us, int(sockets.get("rtt_us") or -1))
+        self._rtt_us = max(self._rtt_us, sockets["rtt_us"] or -1)
 
     def seen(self, remote_bytes: int) -> ObservedPlacement:
         """All batches together, once they are over; `remote_bytes` is the payload exchanged with

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +86,7 @@ def joined_batch(parts: list[Batch]) -> Batch:
     return Batch(samples, parts[0].start_ns, late, elapsed_ns, parts[0].sources, arrivals, trace)
 
 
-def add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:
+def add_network(row: RankRow, before: _native.SocketTotals, after: _native.SocketTotals) -> None:
     """Bytes by TCP_INFO, -1 where not every socket of the plugin can be read."""
     known = after["readable"] > 0 and after["readable"] == after["count"]
     if not known or row.net_sent < 0:

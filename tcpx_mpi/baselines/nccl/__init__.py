@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tcpx_mpi import _native
 from tcpx_mpi.baselines import Connection
 from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
 from tcpx_mpi.baselines.nccl.baseline import NcclBaseline
@@ -82,7 +83,7 @@ def prepare(
             kind=KIND,
             streams=0,
             two_way=True,
-            congestion_control=str(sockets["congestion_control"]),
+            congestion_control=sockets["congestion_control"],
             send_buffer_bytes=0,
             description=f"{facts['name']}, {_what(workload, arithmetic)}preset {preset} ({own}), "
             f"{sockets['count']} TCP sockets on rank 0"
@@ -110,15 +111,14 @@ def _what(workload: Workload, arithmetic: Arithmetic) -> str:
 def _connected(
     world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: Any,
     ranks: list[int], neighbours: list[tuple[bool, int]], congestion: str,
-) -> dict[str, Any]:  # fmt: skip
+) -> _native.SocketTotals:  # fmt: skip
     """Collective: make the communicator of `ranks` and meet; totals of the sockets.
 
     All ranks raise what went wrong, and that of a rank which waited for it only if no other does.
     """
-    sockets: dict[str, Any] = {}
     failure = None
     try:
-        sockets = companion.ask(
+        sockets: _native.SocketTotals = companion.ask(
             "connect", unique_id, ranks.index(world.rank), len(ranks), neighbours, congestion,
             patience_s=timeout_s,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from tcpx_mpi import _native
 from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 
 #: NCCL itself.
@@ -52,7 +53,7 @@ class Collective(NamedTuple):
 class Memory:
     """One buffer: its slots (`_native.SlotBuffer`, `_native.CudaSlots`) and where they begin."""
 
-    slots: Any
+    slots: _native.SlotMemory
     address: int
 
 

@@ -50,8 +50,8 @@ class CompanionSlots:
 
     def verify(
         self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
-    ) -> dict[str, int]:
-        verdict: dict[str, int] = self._ask("verify", first, count, iteration, seed, spans)
+    ) -> _native.Verdict:
+        verdict: _native.Verdict = self._ask("verify", first, count, iteration, seed, spans)
         return verdict
 
     def fill_elements(self, *where: Any) -> None:
@@ -60,8 +60,8 @@ class CompanionSlots:
     def poison_elements(self, *where: Any) -> None:
         self._ask("poison_elements", *where)
 
-    def verify_elements(self, *where: Any) -> dict[str, Any]:
-        verdict: dict[str, Any] = self._ask("verify_elements", *where)
+    def verify_elements(self, *where: Any) -> _native.Verdict:
+        verdict: _native.Verdict = self._ask("verify_elements", *where)
         return verdict
 
     def _ask(self, request: str, *arguments: object) -> Any:
@@ -159,8 +159,8 @@ class NcclLoop(PythonLoop):
             for (sends, peer), pieces in flows.items()
         ]
 
-    def sockets(self) -> dict[str, Any]:
-        totals: dict[str, Any] = _asked(
+    def sockets(self) -> _native.SocketTotals:
+        totals: _native.SocketTotals = _asked(
             self._companion, self._where, "sockets", patience_s=SETUP_PATIENCE_S
         )
         return totals

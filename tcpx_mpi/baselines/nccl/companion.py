@@ -57,7 +57,7 @@ class Companion:
     def connect(
         self, unique_id: Any, rank: int, world: int, neighbours: Sequence[tuple[bool, int]],
         congestion: str,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> _native.SocketTotals:  # fmt: skip
         """Meet every neighbour, each way that the schedule goes: NCCL connects at the first
         message. Without neighbours, where collectives will be called, by a small one of those; what
         a larger one needs NCCL connects then. Its sockets have the plugin's congestion control."""
@@ -85,9 +85,8 @@ class Companion:
     def poison(self, buffer: BufferId, *where: Any) -> None:
         self._memory[buffer].slots.poison(*where)
 
-    def verify(self, buffer: BufferId, *where: Any) -> dict[str, int]:
-        verdict: dict[str, int] = self._memory[buffer].slots.verify(*where)
-        return verdict
+    def verify(self, buffer: BufferId, *where: Any) -> _native.Verdict:
+        return self._memory[buffer].slots.verify(*where)
 
     def fill_elements(self, buffer: BufferId, *where: Any) -> None:
         self._memory[buffer].slots.fill_elements(*where)
@@ -95,9 +94,8 @@ class Companion:
     def poison_elements(self, buffer: BufferId, *where: Any) -> None:
         self._memory[buffer].slots.poison_elements(*where)
 
-    def verify_elements(self, buffer: BufferId, *where: Any) -> dict[str, Any]:
-        verdict: dict[str, Any] = self._memory[buffer].slots.verify_elements(*where)
-        return verdict
+    def verify_elements(self, buffer: BufferId, *where: Any) -> _native.Verdict:
+        return self._memory[buffer].slots.verify_elements(*where)
 
     def load(self, groups: list[list[Piece]], calls: list[Call], longest_batch: int) -> None:
         """An iteration is all of the groups, one after the other, or all of the calls at once."""
@@ -138,14 +136,13 @@ class Companion:
             "cpus": [Kernel().thread(os.getpid()).cpu],
         }  # fmt: skip
 
-    def sockets(self) -> dict[str, Any]:
+    def sockets(self) -> _native.SocketTotals:
         """Totals over all TCP sockets of this process, which are NCCL's."""
         sockets = _native.TcpSockets(set())
         if self._congestion and not sockets.set_congestion_control(self._congestion):
             text = f"the kernel refuses congestion control {self._congestion}"
             raise BackendError("TCP_CONGESTION", -1, text)
-        totals: dict[str, Any] = sockets.totals()
-        return totals
+        return sockets.totals()
 
     def close(self) -> None:
         self._backend.close()

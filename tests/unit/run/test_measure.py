@@ -140,7 +140,8 @@ class InventedLoop:
         return False
 
     def sockets(self) -> dict[str, Any]:
-        return {"sent": 0, "received": 0, "retransmits": 0, "readable": 0, "count": 0}
+        return {"sent": 0, "received": 0, "retransmits": 0, "rtt_us": 0, "readable": 0,
+                "count": 0}  # fmt: skip
 
 
 class InventedTransport:

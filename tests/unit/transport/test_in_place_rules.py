@@ -95,7 +95,8 @@ def test_what_has_no_meaning_for_a_plugin_is_refused_in_one_line() -> None:
 def test_a_byte_that_is_still_what_it_was_may_not_have_been_flushed(
     needs: list[str], given: dict[str, str], found: int, expected: str
 ) -> None:
-    assert cause_of(decided(needs, **given), {"expected": 0xFB, "found": found}) == expected
+    place = {"element": None, "expected": b"\xfb", "found": bytes([found])}
+    assert cause_of(decided(needs, **given), place) == expected
 
 
 def test_host_memory_is_never_flushed() -> None:

@@ -152,7 +152,7 @@ def test_processes_that_wait_are_watched_with_all_their_threads() -> None:
         child.stdin.write(b"\n")
         child.stdin.flush()
         child.stdout.readline()
-        observer.after({})
+        observer.after({"rtt_us": 0})
         used = process_cpu_ns(child.pid) - before
         assert 20_000_000 <= observer.seen(0).waiting_cpu_ns <= used
         child.kill()
@@ -201,7 +201,7 @@ def test_a_counter_that_began_anew_is_unknown(tmp_path: Path) -> None:
     observer = PlacementObserver(Loop(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
     observer.before()
     nic_folder(tmp_path, 2, 7)
-    observer.after({})
+    observer.after({"rtt_us": 0})
     seen = observer.seen(0)
     assert (seen.nic_sent, seen.nic_received) == (-1, 2)
 
@@ -211,10 +211,10 @@ def test_what_was_unknown_once_stays_unknown(tmp_path: Path) -> None:
     observer.before()
     thread_folder(tmp_path, 7)
     nic_folder(tmp_path, 5, 5)
-    observer.after({})
+    observer.after({"rtt_us": 0})
     observer.before()
     thread_folder(tmp_path, 7, moves=9)
     nic_folder(tmp_path, 9, 9)
-    observer.after({})
+    observer.after({"rtt_us": 0})
     seen = observer.seen(0)
     assert (seen.driver_migrations, seen.nic_sent, seen.rtt_us) == (-1, -1, -1)

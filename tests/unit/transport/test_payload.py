@@ -77,7 +77,7 @@ def test_the_first_wrong_byte_is_named() -> None:
     spans = np.array([[0, 100, 4, 7], [100, 200, 5, 1000]], np.int64)
     buffer.poison(0, 3, 40, 9, spans)
     buffer.fill(0, 3, 40, 9, spans)
-    assert buffer.verify(0, 3, 40, 9, spans) == {"wrong": 0, "guard_wrong": 0}
+    assert buffer.verify(0, 3, 40, 9, spans) == {"wrong": 0, "guard_wrong": 0, "first": None}
     view = buffer.view().reshape(3, _STRIDE)
     right = view[1, 250]
     view[1, 250] ^= 1
@@ -85,11 +85,14 @@ def test_the_first_wrong_byte_is_named() -> None:
     assert buffer.verify(0, 3, 40, 9, spans) == {
         "wrong": 2,
         "guard_wrong": 0,
-        "iteration": 41,
-        "offset": 250,
-        "sender": 5,
-        "expected": right,
-        "found": right ^ 1,
+        "first": {
+            "iteration": 41,
+            "offset": 250,
+            "sender": 5,
+            "element": None,
+            "expected": bytes([right]),
+            "found": bytes([right ^ 1]),
+        },
     }
 
 
@@ -100,7 +103,7 @@ def test_a_write_behind_a_message_has_no_sender() -> None:
     buffer.view()[310] = 0
     verdict = buffer.verify(0, 1, 0, 9, span_of(300, 2))
     assert (verdict["wrong"], verdict["guard_wrong"]) == (0, 1)
-    assert (verdict["offset"], verdict["sender"]) == (310, -1)
+    assert (verdict["first"]["offset"], verdict["first"]["sender"]) == (310, -1)
 
 
 @pytest.mark.parametrize(
