@@ -91,7 +91,7 @@ def value_of_rank_0(world: World, find: Callable[[], _T]) -> _T:
     """Collective: what rank 0 finds, which takes it a look at all rows, on every rank."""
     with world.at_work():
         value = find()
-    everybody: list[_T] = world.allgather(value, "what rank 0 tells", moving=True)
+    everybody: list[_T] = world.allgather(value, "what rank 0 tells", while_alive=True)
     return everybody[0]
 
 

@@ -63,7 +63,7 @@ class Benchmark:
         with world.agree("buffers"):
             sizes = buffer_sizes(workload, world.rank, rows)
         most = world.maximum(sum(sizes.values()), "buffers")
-        with world.agree("memory", moving=True), world.at_work():
+        with world.agree("memory", while_alive=True), world.at_work():
             engine.allocate(sizes, host, free)
         context = engine.context(nodes, most)
         beside = baselines.prepare(world, workload, engine, context)
@@ -102,7 +102,7 @@ class Benchmark:
         mine = (info, SetupTimes.from_rows(engine.setup_rows(info.rank)), engine.plugin.to_tell)
         parts = self.world.gather(mine, "circumstances")
         with (
-            self.world.agree("header", moving=True),
+            self.world.agree("header", while_alive=True),
             self.world.at_work(),
             self.disk.writing(self.output.path),
         ):
@@ -136,7 +136,7 @@ class Benchmark:
             for transport in transports:
                 transport.close()
         with (
-            self.world.agree("output", moving=True),
+            self.world.agree("output", while_alive=True),
             self.world.at_work(),
             self.disk.writing(self.output.path),
         ):

@@ -102,7 +102,7 @@ class BatchRunner:
         else:
             parts = [self._run_loop(0, count, patience, lanes)]
         # Pairs of ranks go on by themselves, and one may take many times as long as another.
-        self._world.barrier("end of a batch", patience, moving=True)
+        self._world.barrier("end of a batch", patience, while_alive=True)
         after = self._transport.timed_loop.sockets()
         if kept is not None:
             row, observer = kept
@@ -174,10 +174,10 @@ class BatchRunner:
     def _agree_start(self, patience_s: float) -> int:
         """The instant at which all ranks start: on one clock an agreed one, else 0 for "now"."""
         if not self._shared_clock:
-            self._world.barrier("start of a batch", patience_s, moving=True)
+            self._world.barrier("start of a batch", patience_s, while_alive=True)
             return 0
         ready_ns = _native.now_ns() + self._lead_ns
-        return self._world.maximum(ready_ns, "start of a batch", patience_s, moving=True)
+        return self._world.maximum(ready_ns, "start of a batch", patience_s, while_alive=True)
 
     def _raise_fault(self) -> None:
         fault = self._transport.timed_loop.fault()

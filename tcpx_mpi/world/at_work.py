@@ -21,8 +21,8 @@ _LEAST_S = 0.001
 
 @contextlib.contextmanager
 def at_work(roll_call: RollCall) -> Iterator[None]:
-    """Around what this thread does before a step in which the others wait with `moving`; it does
-    not call MPI meanwhile."""
+    """Around what this thread does before a step in which the others wait `while_alive`; it calls
+    no MPI meanwhile."""
     if roll_call.size == 1 or not roll_call.may_be_called_by_threads():
         yield
         return

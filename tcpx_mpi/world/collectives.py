@@ -99,7 +99,7 @@ class World:
         return {rank for rank, state in states if state and state not in "Tt"} | {self.rank}
 
     def at_work(self) -> contextlib.AbstractContextManager[None]:
-        """Around what this rank does before a step in which the others wait with `moving`."""
+        """Around what this rank does before a step in which the others wait `while_alive`."""
         return at_work(self.roll_call)
 
     def absent(self) -> set[int]:
@@ -114,14 +114,14 @@ class World:
     # --- Collectives: every rank calls these, in the same order ------------------------------
 
     def allgather(
-        self, value: object, what: str, patience_s: float | None = None, moving: bool = False
+        self, value: object, what: str, patience_s: float | None = None, while_alive: bool = False
     ) -> list[Any]:
-        """Collective: every rank's value, by rank. `what` names the step in an error; `moving` is
-        as in `barrier`."""
+        """Collective: every rank's value, by rank. `what` names the step in an error;
+        `while_alive` is as in `barrier`."""
         blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
         sizes = np.zeros(self.size, dtype=np.int64)
         mine = np.array([blob.size], dtype=np.int64)
-        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s, moving)
+        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s, while_alive)
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         everything = np.empty(int(offsets[-1]), dtype=np.uint8)
         spec: Any = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
@@ -194,23 +194,27 @@ class World:
         self._finish(self._comm.Ialltoallv(send_spec, receive_spec), what, patience_s)
         return [received[a:b].tobytes() for a, b in _spans(offsets)]
 
-    def barrier(self, what: str, patience_s: float | None = None, moving: bool = False) -> None:
+    def barrier(
+        self, what: str, patience_s: float | None = None, while_alive: bool = False
+    ) -> None:
         """Collective: nobody leaves before all have come.
 
-        With `moving`, others may be at work for as long as it takes: a rank is late `patience_s`
-        after its last sign of life, by this call or by `roll_call.answer_inquiries`.
+        With `while_alive`, others may be at work for as long as it takes: a rank is late
+        `patience_s` after its last sign of life, by this call or by `roll_call.answer_inquiries`.
         """
-        self._finish(self._comm.Ibarrier(), what, patience_s, moving)
+        self._finish(self._comm.Ibarrier(), what, patience_s, while_alive)
 
     def maximum(
-        self, value: int, what: str, patience_s: float | None = None, moving: bool = False
+        self, value: int, what: str, patience_s: float | None = None, while_alive: bool = False
     ) -> int:
-        """Collective: the largest value of all ranks; `moving` is as in `barrier`."""
+        """Collective: the largest value of all ranks; `while_alive` is as in `barrier`."""
         mine = np.array([value], dtype=np.int64)
         largest = np.zeros(1, dtype=np.int64)
         from mpi4py import MPI
 
-        self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s, moving)
+        self._finish(
+            self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s, while_alive
+        )
         return int(largest[0])
 
     def acquainted(
@@ -228,13 +232,17 @@ class World:
 
     @contextlib.contextmanager
     def agree(
-        self, what: str, patience_s: float | None = None, tell: bool = False, moving: bool = False
+        self,
+        what: str,
+        patience_s: float | None = None,
+        tell: bool = False,
+        while_alive: bool = False,
     ) -> Iterator[None]:
         """Collective around a local step: if it fails on any rank, all ranks raise AgreedError.
 
         A rank that hangs in its step is found by the others' deadline (LostRank), that of the phase
         where no other is given. With `tell` they wait for each other in it: who fails tells at
-        once, and the others look by `others_failed`. `moving` is as in `barrier`.
+        once, and the others look by `others_failed`. `while_alive` is as in `barrier`.
         """
         error: TcpxError | None = None
         try:
@@ -249,7 +257,7 @@ class World:
         if error is not None and tell:
             patience_s = ROLL_CALL_S  # the others know, and have nothing to wait for any more
         try:
-            verdicts = self.allgather(verdict, what, patience_s, moving=tell or moving)
+            verdicts = self.allgather(verdict, what, patience_s, while_alive=tell or while_alive)
         except (Alarm, LostRank):
             if error is None:
                 raise
@@ -287,9 +295,13 @@ class World:
         return begun
 
     def _finish(
-        self, request: MPI.Request, what: str, patience_s: float | None = None, moving: bool = False
+        self,
+        request: MPI.Request,
+        what: str,
+        patience_s: float | None = None,
+        while_alive: bool = False,
     ) -> None:
-        """Poll a collective until it is complete; `moving` as in `barrier`.
+        """Poll a collective until it is complete; `while_alive` as in `barrier`.
 
         Raises LostRank after `patience_s`, Interrupted on a signal, Alarm when another rank calls
         the roll.
@@ -318,7 +330,7 @@ class World:
             before, now = now, time.monotonic()
             if now - before > _STOPPED_S:
                 deadline += now - before
-            if moving and now - began > _LONG_WAIT_S:
+            if while_alive and now - began > _LONG_WAIT_S:
                 self.roll_call.answer_inquiries()
                 if alive is None and now > deadline - patience_s / 2:
                     self.roll_call.inquire()

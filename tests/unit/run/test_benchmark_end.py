@@ -26,7 +26,7 @@ class ThreadWorld:
         self._arrived.append(self.rank)
         self._meeting.wait(LIMIT_S)
 
-    def agree(self, _what: str, moving: bool = False) -> AbstractContextManager[None]:
+    def agree(self, _what: str, while_alive: bool = False) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def at_work(self) -> AbstractContextManager[None]:

@@ -42,10 +42,10 @@ class OneRank:
     def name(self, rank: int) -> str:
         return f"rank {rank} on {self.places[rank]}"
 
-    def barrier(self, what: str, patience_s: float, moving: bool = False) -> None:
+    def barrier(self, what: str, patience_s: float, while_alive: bool = False) -> None:
         pass
 
-    def maximum(self, value: int, what: str, patience_s: float, moving: bool = False) -> int:
+    def maximum(self, value: int, what: str, patience_s: float, while_alive: bool = False) -> int:
         return value
 
     def alarmed(self) -> bool:
