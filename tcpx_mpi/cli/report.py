@@ -44,7 +44,7 @@ def command(
 
     A terminal shows a short header and the columns that fit; a pipe and a file have all of them.
 
-    Several files of one kind of run are a fleet: its slow NICs and ways, and with --html one page
+    Several files of one kind of run are a fleet: its slow NICs and links, and with --html one page
     with heat maps of all nodes. PAGE needs nothing but itself and a browser; one that exists is
     kept (exit code 2). It takes the extra `analysis`: pip install 'tcpx-mpi[analysis]'.
     """

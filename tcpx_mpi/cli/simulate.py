@@ -131,7 +131,9 @@ def _parameters() -> list[click.Parameter]:
             ["pattern"], required=False, metavar="PATTERN", shell_complete=complete_pattern
         ),
         click.Option(["--latency"], metavar="US", help="From NIC to NIC, for each message."),
-        click.Option(["--bandwidth"], metavar="GBPS", help="Of a NIC, each way, in 1e9 bytes/s."),
+        click.Option(
+            ["--bandwidth"], metavar="GBPS", help="Of a NIC in each direction, in 1e9 bytes/s."
+        ),
         click.Option(
             ["--overhead"],
             metavar="US",

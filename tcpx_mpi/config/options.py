@@ -447,7 +447,7 @@ class RunOptions(PlanOptions):
         "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
         name="gate", metavar="FILE")
     strict: bool = option(CHECKS, False, switch,
-        "end with exit code 10 where a rank, NIC or way is slow, and with 11 where a warning, a "
+        "end with exit code 10 where a rank, NIC or link is slow, and with 11 where a warning, a "
         "spike or `cannot tell` puts a figure in doubt",
         metavar="", may_be_bare=True)
 

@@ -11,7 +11,7 @@ from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.units import counted, format_size
 
 #: Counters of a NIC hold what a rank exchanged with other nodes, and headers; less than this part
-#: of it says that the bytes took another way.
+#: of it says that the bytes took another network.
 _LEAST_NIC_SHARE = 0.9
 #: The kernel counts a node's CPU time in ticks of 10 ms: of less time no share can be told.
 _LEAST_WANTED_NS = 1e9
@@ -114,7 +114,7 @@ def _elsewhere(info: RankInfo, rows: Sequence[ObservedPlacement]) -> Iterator[tu
     if remote > 0 and seen and sum(seen) < _LEAST_NIC_SHARE * remote:
         yield (
             f"NIC {info.nic} carried {format_size(sum(seen))} of the {format_size(remote)} that "
-            "the rank exchanged with other nodes: the bytes took another way",
+            "the rank exchanged with other nodes: the bytes took another network",
             "check routes, and the interfaces that the plugin was given",
         )
     drops = sum(row.nic_drops for row in rows if row.nic_drops > 0)

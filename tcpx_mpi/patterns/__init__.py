@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 # fmt: off
 #: Patterns of bytes: the module here that has each, and what it does in one line.
 _OURS = {
-    "pair": ("pair", "one way between two ranks: rank r of the first half sends to rank r + n/2"),
+    "pair": ("pair", "one direction of a pair: rank r of the first half sends to rank r + n/2"),
     "pingpong": ("pair", "there and back between the ranks of a pair; time is half the round trip"),
     "ring": ("ring", "every rank sends to rank + 1 and receives from rank - 1 at the same time"),
     "mesh": ("mesh", "all to all: the send buffer is divided among all ranks, own part copied "
         "locally"),
-    "pairs": ("pairs", "one way between two ranks at a time, every rank busy: both ways in turn; "
+    "pairs": ("pairs", "two ranks at a time, every rank busy: both directions in turn; "
         "--all: each with each"),
-    "bidirectional": ("pair", "both ways between the ranks of a pair at the same time"),
+    "bidirectional": ("pair", "both directions between the ranks of a pair at the same time"),
     "fan_in": ("fan", "all to one rank (--root) at the same time"),
     "fan_out": ("fan", "one rank (--root) to all at the same time"),
     "permutation": ("permutation", "every rank sends to one other and receives from one, drawn "

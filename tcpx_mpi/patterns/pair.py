@@ -67,7 +67,7 @@ BIDIRECTIONAL = one_to_one(
     "bidirectional",
     _exchange,
     refuse=lambda world: refuse("bidirectional", world),
-    notes=("algbw and busbw are of one way, as much goes the other way",),
+    notes=("algbw and busbw are of one direction; as much goes in the other",),
 )
 PINGPONG = Pattern(
     name="pingpong",

@@ -1,8 +1,8 @@
-"""Many runs as one fleet: bandwidth of each node's NICs and of each way, the slowest first. Pure.
+"""Many runs as one fleet: bandwidth of each node's NICs and of each link, the slowest first. Pure.
 
-Runs of one pattern, memory kind and plugin, each over some of the nodes. The figure of a way is
-size / time of the largest size that all runs have; a NIC's is the median over the ways that end at
-it, so that one slow peer does not make it look slow. If a pattern does not tell its ways apart,
+Runs of one pattern, memory kind and plugin, each over some of the nodes. The figure of a link is
+size / time of the largest size that all runs have; a NIC's is the median over the links that end at
+it, so that one slow peer does not make it look slow. If a pattern does not tell its links apart,
 what a rank received stands for all that it did.
 """
 
@@ -22,7 +22,7 @@ from tcpx_mpi.records import Run, RunHeader
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.units import counted, format_size
 
-#: Below this share of the fleet's median a node, NIC or way is called slow.
+#: Below this share of the fleet's median a node, NIC or link is called slow.
 SLOW = 0.9
 
 
@@ -38,7 +38,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class FleetLink:
-    """One way between two ranks in one run, GB/s."""
+    """One direction between two ranks in one run, GB/s."""
 
     sender: str
     receiver: str
@@ -58,9 +58,9 @@ class Fleet:
     hosts: Sequence[str]
     nic_names: Sequence[str]
     nics: Mapping[tuple[str, str], Nic]
-    #: GB/s by (sending host, receiving host), the median over ways; empty if ways are not told.
+    #: GB/s by (sending host, receiving host), the median over links; empty if those are not known.
     between: Mapping[tuple[str, str], float]
-    #: Every way, the slowest first; empty if ways are not told.
+    #: Every link, the slowest first; empty if they are not known.
     links: Sequence[FleetLink]
     #: (path, what is missing, or how many bytes are wrong)
     troubles: Sequence[tuple[str, str]]
@@ -138,7 +138,7 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
 
 
 def fleet_lines(fleet: Fleet) -> list[str]:
-    """The fleet in some lines of text: what it is, slow NICs, slow ways, troubles."""
+    """The fleet in some lines of text: what it is, slow NICs, slow links, troubles."""
     lines = [
         f"# {counted(len(fleet.hosts), 'node')}, {counted(len(fleet.nics), 'NIC')}, "
         f"{counted(len(fleet.paths), 'file')}: "
@@ -155,7 +155,7 @@ def fleet_lines(fleet: Fleet) -> list[str]:
         lines.append(f"# {SLOW_TITLE:<20} : no NIC is below {SLOW:g} of the median")
     for link in fleet.links[:3]:
         lines.append(
-            f"# Slowest ways         : {link.sender} to {link.receiver}: {link.gb_per_s:.3f} GB/s, "
+            f"# Slowest links        : {link.sender} to {link.receiver}: {link.gb_per_s:.3f} GB/s, "
             f"{fleet.share(link.gb_per_s):.2f} ({link.path})"
         )
     lines += [f"# Trouble              : {path}: {text}" for path, text in fleet.troubles]
@@ -174,7 +174,7 @@ def _common_size(runs: Sequence[Run]) -> int:
 
 
 def _links(run: Run, size: int) -> dict[tuple[int, int], float]:
-    """GB/s by (sender, receiver), if the pattern tells its ways apart."""
+    """GB/s by (sender, receiver), if the pattern tells its links apart."""
     found = links_by_size(run.header, [row for row in run.rows if not row.pairs])
     return {link: size / measured.time_ns for link, measured in found.get(size, {}).items()}
 

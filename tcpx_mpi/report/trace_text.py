@@ -47,7 +47,7 @@ def trace_lines(run: Run, prefix: str | None = None) -> list[str]:
         for found in found_of_size[:_LINKS_SHOWN]:
             lines += _lines_of(found)
         if left := found_of_size[_LINKS_SHOWN:]:
-            lines.append(f"# and {counted(len(left), 'way')} more of this size")
+            lines.append(f"# and {counted(len(left), 'link')} more of this size")
     if not by_size:
         lines.append("# Trace: no message is whole in it, on both sides; ask for more chunks")
     return lines

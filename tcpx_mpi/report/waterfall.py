@@ -93,7 +93,7 @@ class Waterfall:
 
 
 def waterfalls(run: Run, plugin: PluginTrace | None) -> list[Waterfall]:
-    """Of each row and way those messages of which both sides have every chunk."""
+    """Of each row and link those messages of which both sides have every chunk."""
     return [found for row in run.rows for found in _of_row(row, run.header.ranks, plugin)]
 
 

@@ -56,7 +56,7 @@ def costs_text(costs: Costs) -> str:
     bandwidth = 1 / costs.ns_a_byte if costs.ns_a_byte > 0 else 0.0
     return (
         f"latency {costs.latency_ns / 1e3:.2f} us, bandwidth {bandwidth:.3f} GB/s "
-        f"{'one way at a time' if costs.half_duplex else 'each way'}, "
+        f"{'one direction at a time' if costs.half_duplex else 'each direction'}, "
         f"overhead {costs.overhead_ns / 1e3:.2f} us a chunk, reductions "
         + (f"{1 / costs.ns_a_reduced_byte:.3f} GB/s" if costs.ns_a_reduced_byte else "for nothing")
     )

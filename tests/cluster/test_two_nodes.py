@@ -80,7 +80,7 @@ def test_a_nic_that_idles_while_its_rank_sends_is_in_the_footer(
     result = run(command, tmp_path)
     assert result.code == 0, result.text
     warnings = [line for line in result.out.splitlines() if line.startswith("# WARNING")]
-    found = [line for line in warnings if "the bytes took another way" in line]
+    found = [line for line in warnings if "the bytes took another network" in line]
     assert len(found) == len(idle), result.text
     for rank, line in zip(idle, found, strict=True):
         assert f"rank {rank} on tcpx-node-{rank // 2} " in line

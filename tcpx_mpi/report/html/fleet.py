@@ -1,4 +1,4 @@
-"""A fleet as the text of one HTML page: heat maps, a distribution, the worst ways first."""
+"""A fleet as the text of one HTML page: heat maps, a distribution, the slowest links first."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fleet_page(fleet: Fleet) -> str:
             ],
             "maps": [_nic_map(fleet), *([_link_map(fleet)] if fleet.between else [])],
             "plot": _distribution(fleet),
-            "ways": _link_table(fleet) if fleet.links else None,
+            "links": _link_table(fleet) if fleet.links else None,
             "nodes": _nodes_table(fleet),
             "files": Table(
                 "Files", (Column("path", is_text=True),), tuple(Line((p,)) for p in fleet.paths)
@@ -121,7 +121,7 @@ def _link_map(fleet: Fleet) -> HeatMap:
         "GB/s from node to node: a row sends, a column receives",
         fleet.hosts,
         rows,
-        "The median over the ways between two nodes.",
+        "The median over the links between two nodes.",
     )
 
 
@@ -157,12 +157,12 @@ def _link_table(fleet: Fleet) -> Table:
         )
         for link in shown
     )  # fmt: skip
-    note = f"{len(shown)} of {len(fleet.links):,} ways." if len(shown) < len(fleet.links) else ""
+    note = f"{len(shown)} of {len(fleet.links):,} links." if len(shown) < len(fleet.links) else ""
     columns = (
         Column("from", is_text=True), Column("to", is_text=True), Column("bandwidth", "GB/s"),
         Column("share", "of the median"), Column("file", is_text=True),
     )  # fmt: skip
-    return Table("Ways, the slowest first", columns, lines, note)
+    return Table("Links, the slowest first", columns, lines, note)
 
 
 def _nodes_table(fleet: Fleet) -> Table:

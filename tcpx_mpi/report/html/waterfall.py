@@ -40,7 +40,7 @@ def waterfall_plots(run: Run, prefix: str | None = None) -> tuple[list[Plot], li
     plugin, lost = plugin_trace_of(run, prefix)
     found = waterfalls(run, plugin)
     if left := len(found) - _SHOWN:
-        lost += [f"{counted(left, 'more way')} is in the file alone"] if left > 0 else []
+        lost += [f"{counted(left, 'more link')} is in the file alone"] if left > 0 else []
     return [_plot(number, each) for number, each in enumerate(found[:_SHOWN])], lost
 
 
