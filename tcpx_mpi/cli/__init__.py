@@ -15,7 +15,7 @@ import click
 from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
 from tcpx_mpi.cli.output import complete_output
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
-from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.patterns import SMOKE
 from tcpx_mpi.printable import printable, show_printable
 from tcpx_mpi.slips import did_you_mean
@@ -145,7 +145,7 @@ def _complete_streams() -> None:
 
 def _say(error: TcpxError) -> int:
     """Prints an error; of ranks that have no world to agree in, one of each node does."""
-    launched = mpirun.under_launcher(os.environ)
+    launched = under_launcher(os.environ)
     if launched is None or launched.speaks_for_node:
         print(f"tcpx-mpi: error: {_in_a_line(str(error))}", file=sys.stderr, flush=True)
     else:

@@ -11,7 +11,7 @@ import click
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.machine.profiles import AUTO
 from tcpx_mpi.preflight.findings import CheckFinding, documents, encoded, exit_code, lines
 
@@ -54,7 +54,7 @@ def command(
 
     asked = AskedPlugin(plugin, parse_abi(abi))
     findings: Sequence[CheckFinding] | None
-    if mpirun.under_launcher(os.environ) is not None:
+    if under_launcher(os.environ) is not None:
         if hostfile is not None:
             raise UsageError(
                 f"--hostfile ({hostfile}): a launcher has started this rank already; give the file "

@@ -10,7 +10,7 @@ from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.config.parsers import seconds
 from tcpx_mpi.errors import BelowGate, ExitCode, UsageError
-from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.machine.profiles import AUTO
 
 _EXAMPLES = (
@@ -68,7 +68,7 @@ def command(
     from tcpx_mpi.records import require_writable
     from tcpx_mpi.report import write_json
 
-    if mpirun.under_launcher(os.environ) is not None:
+    if under_launcher(os.environ) is not None:
         raise UsageError(
             "qualify starts its ranks itself, for a node that cannot start must not end it: run it "
             "once, without a launcher, with --hostfile FILE or --ranks N"

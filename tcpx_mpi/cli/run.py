@@ -24,6 +24,7 @@ from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY, Option
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.run import admission, series
 from tcpx_mpi.run.start import environment_of_ranks, start_ranks
 
@@ -113,7 +114,7 @@ def with_bare_values(args: Sequence[str], bare: Collection[str] = _MAY_BE_BARE) 
 def _callback(ctx: click.Context, /, payload_bytes: str | None, **values: str | None) -> int:
     arguments: list[str] = ctx.obj
     ignored = [flag for flag in IGNORED if values.pop(f"ignored{flag[1:]}") is not None]
-    rank = mpirun.under_launcher(os.environ)
+    rank = under_launcher(os.environ)
     if rank is None:
         return _as_parent(_settings(values, payload_bytes, ignored), arguments)
     try:
@@ -153,7 +154,7 @@ def _needs(settings: Settings) -> admission.Needs:
 
 def refuse(error: UsageError, arguments: list[str]) -> int:
     """What becomes of a command line that cannot be parsed: ranks say it once, between them."""
-    if mpirun.under_launcher(os.environ) is None:
+    if under_launcher(os.environ) is None:
         raise error
     return _as_rank(error, arguments)
 

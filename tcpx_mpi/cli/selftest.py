@@ -13,7 +13,7 @@ from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
-from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.patterns import ROUND_TRIP, STREAM
 from tcpx_mpi.run import admission
 from tcpx_mpi.run.start import start_ranks
@@ -57,7 +57,7 @@ def _callback(
 ) -> int:
     """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
     arguments: list[str] = ctx.obj
-    rank = mpirun.under_launcher(os.environ)
+    rank = under_launcher(os.environ)
     if rank is None:
         asked = _settings(values, os.environ)[0]
         ranks = asked.ranks or _DEFAULT_RANKS

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, record_end
 
 

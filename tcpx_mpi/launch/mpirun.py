@@ -1,4 +1,4 @@
-"""Starting mpirun for `--ranks N`, and knowing whether somebody else started us as a rank."""
+"""mpirun for `--ranks N`: started, watched, and ended by our signals and deadlines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO, TypeAlias
 
 from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
+from tcpx_mpi.launch.launcher_rank import under_launcher
+from tcpx_mpi.launch.mpirun_codes import (
+    CRASHES,
+    OF_SIGNALS,
+    causes,
+    code_behind,
+    code_of,
+    explained,
+    say_crashed,
+    say_killed,
+    say_set_up_failed,
+)
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
 from tcpx_mpi.launch.rooms import rooms_of_mpi
@@ -29,14 +40,6 @@ from tcpx_mpi.programs import find_program
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
 
-# A launcher sets a rank, and mostly a size. Order: the first pair that is there is the answer.
-_RANK_AND_SIZE = (
-    ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
-    ("PMI_RANK", ("PMI_SIZE",)),
-    # PMIx has the size elsewhere; under srun, Slurm says it.
-    ("PMIX_RANK", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
-)
-_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 # Every MPI reads its own, so no mpirun need be asked which it is (and no option be refused).
 # Ranks are not pinned, because a pinned rank shares its one core with its progress thread, and
 # more ranks than cores are no mistake here.
@@ -68,13 +71,6 @@ OPTIONS_OF_MPIRUN = NUMBER_OF_RANKS | {
     "--ntasks-per-node", "--nodelist", "--mpi",
 }  # fmt: skip
 
-#: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
-_NEVER_OF_A_RANK = (ExitCode.PARTIAL_RESULT, ExitCode.BETTER)
-_OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)
-_OF_SIGNALS = range(129, 193)
-#: Of a program that has a defect of its own: Open MPI 5 where it loses a rank within MPI_Init.
-_CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-
 #: An mpirun whose ranks have all ended is given so long to end, too.
 _LINGERS_S = 10.0
 #: How often its children are looked for, and so at first, when ranks may be there for a moment.
@@ -84,59 +80,6 @@ _NO_MORE_PATIENCE = 3
 
 
 _Process: TypeAlias = "subprocess.Popen[bytes]"
-
-
-@dataclass(frozen=True)
-class LauncherRank:
-    """What a launcher's environment says of this process; None where it does not say."""
-
-    rank: int
-    size: int | None
-    #: The number of this rank on its node.
-    local_rank: int | None = None
-
-    @property
-    def speaks_for_node(self) -> bool:
-        """Whether this one of the ranks of its node says what each of them has found."""
-        return (self.rank if self.local_rank is None else self.local_rank) == 0
-
-
-def under_launcher(environ: Mapping[str, str]) -> LauncherRank | None:
-    """This process as a rank, or None: nobody started it with others.
-
-    SLURM_PROCID alone is no rank: every sbatch script has it, and so has an srun without PMI.
-    """
-    for rank_name, size_names in _RANK_AND_SIZE:
-        rank = environ.get(rank_name, "")
-        if rank.isdecimal():
-            size, local = _first_number(environ, size_names), _first_number(environ, _LOCAL_RANKS)
-            return LauncherRank(int(rank), size, local)
-    return None
-
-
-def _first_number(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
-    values = (environ.get(name, "") for name in names)
-    return next((int(value) for value in values if value.isdecimal()), None)
-
-
-def foreign_library(launched: LauncherRank | None, world: int, library: str) -> str | None:
-    """Why ranks cannot meet, where the MPI library is not the launcher's; None: they can.
-
-    A library that knows nothing of its launcher starts each rank as a world of one.
-    """
-    if launched is None or launched.size is None or launched.size == world:
-        return None
-    return (
-        f"the launcher started {launched.size} ranks, but the MPI library sees {world}: mpirun and "
-        f"the library mpi4py loads ({library}) belong to different MPIs; use the mpirun of that "
-        "library, or set MPI4PY_LIBMPI to the library of that mpirun"
-    )
-
-
-def srun_without_pmi(environ: Mapping[str, str]) -> bool:
-    """srun started us several times over, but in a way that MPI cannot see."""
-    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
-    return under_launcher(environ) is None and "SLURM_STEP_ID" in environ and tasks != "1"
 
 
 def find_mpirun(environ: Mapping[str, str]) -> str:
@@ -196,58 +139,6 @@ def start_mpirun(
     return explained(run_program(ranks, rank_program(argv), environ, setup_limit_s))
 
 
-def may_be_of_a_rank(code: int | None) -> bool:
-    """Whether ranks, or a signal, can have ended mpirun with this code."""
-    return code in _OF_RANKS or code in _OF_SIGNALS
-
-
-def explained(code: int) -> int:
-    """The code of an mpirun whose ranks have spoken; SETUP_FAILED, with a line, for another."""
-    return code if may_be_of_a_rank(code) else _say_mpirun_failed(code)
-
-
-def _say_mpirun_failed(code: int) -> int:
-    print(
-        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no rank gave: MPI did not "
-        "come up on all of them, for the reason that mpirun gives above",
-        file=sys.stderr,
-        flush=True,
-    )
-    return int(ExitCode.SETUP_FAILED)
-
-
-def _code_behind(ended: Mapping[int, int], ranks: int) -> int:
-    """The code of ranks, by rank, where mpirun has 1: so it calls a signal, a rank that ends
-    without MPI_Finalize, and failures of its own, too."""
-    if causes := _causes(ended):
-        return causes[0]
-    return next(iter(ended.values())) if len(ended) == ranks else _say_mpirun_failed(1)
-
-
-def _causes(ended: Mapping[int, int]) -> list[int]:
-    """The codes of ranks that say why all have ended, a defect first. Of a signal that has ended
-    some of them, mpirun was the sender, and another one the cause."""
-    causes = [code for code in ended.values() if code not in _OF_SIGNALS]
-    return sorted(causes, key=lambda code: code != ExitCode.DEFECT)
-
-
-def _say_crashed(number: int) -> None:
-    """Of an mpirun that crashed as it ended the others, which is no error of the run's."""
-    said = f"# mpirun itself crashed (signal {number}) as it ended the ranks"
-    print(said, file=sys.stderr, flush=True)
-
-
-def _say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
-    """Of a rank that a signal has ended, where no other was there to say so."""
-    left = [str(rank) for rank in range(ranks) if rank not in ended] or ["one"]
-    print(
-        f"tcpx-mpi: error: rank {' or '.join(left)} was ended by signal {code - 128}; mpirun says "
-        "which above",
-        file=sys.stderr,
-        flush=True,
-    )
-
-
 def rank_program(argv: Sequence[str]) -> list[str]:
     """What mpirun starts on each rank for `tcpx-mpi ARGV`."""
     return module_command("tcpx_mpi", without_ranks(argv))
@@ -288,17 +179,17 @@ def run_program(
     if code != 0 and stops:
         return 128 + stops[0]
     if code != 0 and late:
-        return _say_set_up_failed(late)
+        return say_set_up_failed(late)
     if code == ExitCode.DEFECT and ended is not None:
-        return _code_behind(ended, ranks)
-    if -code in _CRASHES and ended is not None and (spoke := _causes(ended)):
-        _say_crashed(-code)
+        return code_behind(ended, ranks)
+    if -code in CRASHES and ended is not None and (spoke := causes(ended)):
+        say_crashed(-code)
         return spoke[0]
-    if code in _OF_SIGNALS and ended is not None and not any(ended.values()):
-        _say_killed(code, ended, ranks)
+    if code in OF_SIGNALS and ended is not None and not any(ended.values()):
+        say_killed(code, ended, ranks)
     if code == 0 and relay is not None and relay.error is not None:
         raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
-    return _code_of(code, killed)
+    return code_of(code, killed)
 
 
 def run_captured(
@@ -331,8 +222,8 @@ def run_captured(
             printed, _ = process.communicate()
             return None, os.fsdecode(printed)
     if process.returncode != 0 and late and not stops:
-        return _say_set_up_failed(late), os.fsdecode(printed)
-    code = 128 + stops[0] if stops else _code_of(process.returncode, killed)
+        return say_set_up_failed(late), os.fsdecode(printed)
+    code = 128 + stops[0] if stops else code_of(process.returncode, killed)
     return code, os.fsdecode(printed)
 
 
@@ -379,15 +270,6 @@ def _started(
         stderr=stderr,
         preexec_fn=_die_with_parent(),
     )
-
-
-def _code_of(code: int, killed: Sequence[str]) -> int:
-    """Of a process that ended so, or that we have killed for these reasons."""
-    if code >= 0:
-        return code
-    what = killed[0] if killed else f"mpirun was killed by signal {-code}"
-    print(f"tcpx-mpi: error: {what}", file=sys.stderr, flush=True)
-    return int(ExitCode.SETUP_FAILED) if killed else 128 - code
 
 
 def _kill(process: _Process) -> None:
@@ -504,11 +386,6 @@ def _ending_what_is_not_set_up(
     if table is None or limit_s is None:
         return contextlib.nullcontext([])
     return ending_what_never_comes_up(table, limit_s, stops, _our_ranks, lambda: _kill(process))
-
-
-def _say_set_up_failed(late: Sequence[str]) -> int:
-    print(f"tcpx-mpi: error: {late[0]}", file=sys.stderr, flush=True)
-    return int(ExitCode.SETUP_FAILED)
 
 
 def _our_ranks() -> dict[int, list[int]]:

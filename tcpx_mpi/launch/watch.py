@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE
 
 #: Until a rank has read its settings; the plugin's own initialisation may take minutes.

@@ -16,7 +16,8 @@ from tcpx_mpi.slips import did_you_mean
 
 if TYPE_CHECKING:
     from tcpx_mpi.patterns.program import Program
-    from tcpx_mpi.schedule.table import Expected, Layout, Schedule
+    from tcpx_mpi.schedule.promise import Expected
+    from tcpx_mpi.schedule.table import Layout, Schedule
 
 
 # fmt: off
@@ -136,13 +137,8 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         raise UsageError(f"-m ({messages}) must be at least 1; use 1 or more")
     if messages == 1:
         return pattern
-    from tcpx_mpi.schedule.table import (
-        BlockTable,
-        BufferId,
-        Expected,
-        repeated_layout,
-        repeated_schedule,
-    )
+    from tcpx_mpi.schedule.promise import Expected
+    from tcpx_mpi.schedule.table import BlockTable, BufferId, repeated_layout, repeated_schedule
 
     def blocks(rank: int, world: int) -> dict[BufferId, int]:
         # The number of blocks does not depend on the size.

@@ -21,17 +21,11 @@ from tcpx_mpi.patterns.program import (
     equal_blocks,
     one_block,
 )
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BufferId,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.schedule.table import BufferId, Layout, Schedule, Wait, make_layout
 
 RECV = BufferId.RECV
 

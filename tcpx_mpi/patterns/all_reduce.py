@@ -20,18 +20,11 @@ from tcpx_mpi.patterns.program import (
     scaled_copy,
     undivided,
 )
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    BufferId,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.schedule.table import BlockTable, BufferId, Layout, Schedule, Wait, make_layout
 
 RECV, SCRATCH = BufferId.RECV, BufferId.SCRATCH
 

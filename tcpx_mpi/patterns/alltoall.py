@@ -21,17 +21,11 @@ from tcpx_mpi.patterns.program import (
     block_bytes,
     by_ranks,
 )
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.schedule.table import BlockTable, Layout, Schedule, Wait, make_layout
 
 #: (source, target, world, size) -> bytes.
 Lengths = Callable[[int, int, int, int], int]

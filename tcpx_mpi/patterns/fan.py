@@ -10,15 +10,10 @@ from __future__ import annotations
 import functools
 
 from tcpx_mpi.patterns.program import Form, of_bytes, one_block
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
-from tcpx_mpi.schedule.table import (
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    make_layout,
-    ragged_division,
-)
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import Layout, Schedule, make_layout, ragged_division
 
 
 def _block(rank: int, root: int, world: int) -> int:

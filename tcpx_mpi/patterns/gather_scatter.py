@@ -6,16 +6,10 @@ direct: one message between the root and each other rank, all at once, as nccl-t
 from __future__ import annotations
 
 from tcpx_mpi.patterns.program import BY_SENDS, Form, Program, by_ranks, equal_blocks, one_block
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    BufferId,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    make_layout,
-)
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import BlockTable, BufferId, Layout, Schedule, make_layout
 
 RECV, SEND = BufferId.RECV, BufferId.SEND
 

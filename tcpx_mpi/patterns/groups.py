@@ -10,14 +10,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import (
-    NONE,
-    BlockTable,
-    Column,
-    Expected,
-    Layout,
-    Schedule,
-)
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import NONE, BlockTable, Column, Layout, Schedule
 
 _NUMBERS: dict[str, Callable[[int, int], int]] = {
     "AND": lambda rank, value: rank & value,

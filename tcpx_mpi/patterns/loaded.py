@@ -14,17 +14,10 @@ from __future__ import annotations
 
 from tcpx_mpi.patterns.pair import begins, partner, refuse
 from tcpx_mpi.patterns.program import Form, of_bytes
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Loaded, Pattern
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    Wait,
-    make_layout,
-    ragged_division,
-)
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import BlockTable, Layout, Schedule, Wait, make_layout, ragged_division
 
 PING, READY, MESH = range(3)
 #: Blocks of RECV before those of the mesh; SEND has one, which both round trips send.

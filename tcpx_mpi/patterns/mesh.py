@@ -7,17 +7,11 @@ r receives one block of the same length from each rank, the length of block r.
 from __future__ import annotations
 
 from tcpx_mpi.patterns.program import of_bytes
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    make_layout,
-    ragged_division,
-)
+from tcpx_mpi.schedule.table import BlockTable, Layout, Schedule, make_layout, ragged_division
 
 
 def _schedule(rank: int, world: int) -> Schedule:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tcpx_mpi.patterns.program import one_block
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import Expected, Layout, Schedule, ScheduleBuilder, make_layout
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import Layout, Schedule, make_layout
 
 #: (rank, world) -> who sends to it, and to whom it sends; None: nobody.
 Ends = Callable[[int, int], tuple[int | None, int | None]]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tcpx_mpi.patterns.one_to_one import one_to_one
 from tcpx_mpi.patterns.program import of_bytes
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
-from tcpx_mpi.schedule.table import Schedule, ScheduleBuilder, Wait
+from tcpx_mpi.schedule.table import Schedule, Wait
 
 
 def partner(rank: int, world: int) -> int:

@@ -12,15 +12,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    BufferId,
-    Scaled,
-    ScheduleBuilder,
-    Wait,
-    ragged_division,
-)
+from tcpx_mpi.schedule.promise import Scaled
+from tcpx_mpi.schedule.table import BlockTable, BufferId, Wait, ragged_division
 
 #: nccl-tests' blocks are multiples of so many bytes.
 ALIGNMENT = 16

@@ -9,17 +9,11 @@ waited for the send at once would wait for itself, round the ring.
 from __future__ import annotations
 
 from tcpx_mpi.patterns.program import BY_SENDS, Form, Program, one_block, undivided
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BufferId,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.schedule.table import BufferId, Layout, Schedule, Wait, make_layout
 
 
 def sendrecv_schedule(rank: int, world: int, form: Form) -> Schedule:

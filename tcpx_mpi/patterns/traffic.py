@@ -11,16 +11,11 @@ import functools
 
 from tcpx_mpi.patterns.matrix import Matrix, too_few_rows
 from tcpx_mpi.patterns.program import Form, of_bytes
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    make_layout,
-)
+from tcpx_mpi.schedule.table import BlockTable, Layout, Schedule, make_layout
 
 
 @functools.lru_cache(maxsize=8)

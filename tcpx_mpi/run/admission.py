@@ -21,6 +21,7 @@ from tcpx_mpi.config.options import OPERATION, OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.launcher_rank import LauncherRank, srun_without_pmi
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import this_machine
@@ -73,7 +74,7 @@ def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, nee
 
 
 def admit_rank(
-    settings: Settings, environ: Mapping[str, str], rank: mpirun.LauncherRank, needs: Needs
+    settings: Settings, environ: Mapping[str, str], rank: LauncherRank, needs: Needs
 ) -> Settings:
     """The settings of a rank, with the number of ranks that its launcher says.
 
@@ -117,7 +118,7 @@ def refuse_series(settings: Settings) -> None:
 
 def how_to_start(environ: Mapping[str, str], pattern: str) -> str:
     """What to type, to somebody who started one process that nobody meets."""
-    if mpirun.srun_without_pmi(environ):
+    if srun_without_pmi(environ):
         return (
             "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
         )

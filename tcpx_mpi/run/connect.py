@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.launch.watch import CONNECT
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.run import agreement

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, Interrupted, OutputFailed, TcpxError
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.run import last_words
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, interrupted_by

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, OutputFailed
 from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.launch.mpirun_codes import explained, may_be_of_a_rank
 from tcpx_mpi.launch.terminal import own_terminal
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Series:
             )
             code, printed = launch.run_captured(ranks, program, environ, (), None, limit_s)
         assert code is not None  # only a limit makes it None
-        code = launch.explained(code)
+        code = explained(code)
         # One launch below NCCL_TESTS_MIN_BW is a whole one of several.
         code = ExitCode.OK if code == ExitCode.BELOW_GATE else code
         self.printed = printed if code != ExitCode.OK else ""
@@ -132,7 +133,7 @@ class Series:
 
 def _never_began(code: int | None, printed: str) -> bool:
     """Whether mpirun itself did not come up: the code is none of ours, and no rank said a word."""
-    return not printed and not launch.may_be_of_a_rank(code)
+    return not printed and not may_be_of_a_rank(code)
 
 
 def run_series(command: Command, path: str) -> int:

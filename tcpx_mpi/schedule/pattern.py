@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tcpx_mpi.schedule.promise import Expected
     from tcpx_mpi.schedule.symmetry import Symmetry
-    from tcpx_mpi.schedule.table import BlockTable, Expected, Layout, Schedule
+    from tcpx_mpi.schedule.table import BlockTable, Layout, Schedule
 
 
 def fewer_than_two(name: str, world: int) -> str | None:

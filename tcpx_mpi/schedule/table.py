@@ -312,90 +312,6 @@ class Schedule:
         _refuse((first != NONE) & (first == second), "pred0 and pred1 are the same step")
 
 
-class ScheduleBuilder:
-    """Writes a schedule step by step; every method returns the index of the step it added.
-
-    `after` names up to two earlier steps, each with how to wait for it.
-    """
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[int, ...]] = []
-
-    def send(
-        self,
-        peer: int,
-        block: int,
-        *,
-        buffer: BufferId = BufferId.SEND,
-        blocks: int = 1,
-        lane: int = 0,
-        after: Sequence[tuple[int, Wait]] = (),
-    ) -> int:
-        return self._add((Op.SEND, peer, lane, buffer, block, NONE, NONE, blocks), after)
-
-    def receive(
-        self,
-        peer: int,
-        block: int,
-        *,
-        buffer: BufferId = BufferId.RECV,
-        blocks: int = 1,
-        lane: int = 0,
-        after: Sequence[tuple[int, Wait]] = (),
-    ) -> int:
-        return self._add((Op.RECV, peer, lane, NONE, NONE, buffer, block, blocks), after)
-
-    def copy(
-        self,
-        source_block: int,
-        block: int,
-        *,
-        source: BufferId = BufferId.SEND,
-        buffer: BufferId = BufferId.RECV,
-        blocks: int = 1,
-        after: Sequence[tuple[int, Wait]] = (),
-    ) -> int:
-        return self._add((Op.COPY, NONE, NONE, source, source_block, buffer, block, blocks), after)
-
-    def receive_reduce(
-        self,
-        peer: int,
-        source_block: int,
-        block: int,
-        *,
-        source: BufferId = BufferId.SEND,
-        buffer: BufferId = BufferId.RECV,
-        blocks: int = 1,
-        lane: int = 0,
-        after: Sequence[tuple[int, Wait]] = (),
-    ) -> int:
-        head = (Op.RECV_REDUCE, peer, lane, source, source_block, buffer, block, blocks)
-        return self._add(head, after)
-
-    def scale(
-        self,
-        source_block: int,
-        block: int,
-        *,
-        source: BufferId = BufferId.SEND,
-        buffer: BufferId = BufferId.RECV,
-        blocks: int = 1,
-        after: Sequence[tuple[int, Wait]] = (),
-    ) -> int:
-        return self._add((Op.SCALE, NONE, NONE, source, source_block, buffer, block, blocks), after)
-
-    def build(self) -> Schedule:
-        table = np.array(self._rows, dtype=np.int32).reshape(-1, len(Column))
-        return Schedule(table)
-
-    def _add(self, head: tuple[int, ...], after: Sequence[tuple[int, Wait]]) -> int:
-        if len(after) > 2:
-            raise ScheduleError(f"a step has at most two predecessors; found {len(after)}")
-        waits = [value for pred, wait in after for value in (pred, wait)]
-        self._rows.append((*head, *waits, *[NONE] * (4 - len(waits))))
-        return len(self._rows) - 1
-
-
 # --- A schedule with a size --------------------------------------------------------------------
 
 
@@ -451,45 +367,6 @@ def _place(
         offset[here] = bounds[block[here]]
         length[here] = bounds[end[here]] - bounds[block[here]]
     return offset, length
-
-
-# --- What a pattern promises -------------------------------------------------------------------
-
-
-class Scaled(IntEnum):
-    """Whether a result is scaled: each origin before it is reduced, or what was made of them."""
-
-    NO = 0
-    BEFORE = 1
-    AFTER = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Expected:
-    """Who wrote what into a rank's RECV buffer, in blocks: int32[n] each.
-
-    Block `dst_block[i]` must hold block `origin_block[i]` of the payload of `origin_rank[i]` (its
-    SEND buffer, where it is not a pattern in place), however many ranks forwarded it. Where
-    `reduced`, a block that is named several times must hold the reduction of all its origins, each
-    of them once. Blocks that are not named stay untouched; in place they may hold anything.
-    """
-
-    dst_block: NDArray[np.int32]
-    origin_rank: NDArray[np.int32]
-    origin_block: NDArray[np.int32]
-    reduced: bool = False
-    scaled: Scaled = Scaled.NO
-
-    @classmethod
-    def of_rows(
-        cls,
-        rows: Sequence[tuple[int, int, int]],
-        reduced: bool = False,
-        scaled: Scaled = Scaled.NO,
-    ) -> Expected:
-        """From rows of (dst_block, origin_rank, origin_block)."""
-        table = np.array(rows, dtype=np.int32).reshape(-1, 3)
-        return cls(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy(), reduced, scaled)
 
 
 # --- Several messages at once ------------------------------------------------------------------

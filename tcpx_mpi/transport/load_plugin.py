@@ -11,7 +11,7 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.machine.interfaces import (
     Problem,
     missing_interface,

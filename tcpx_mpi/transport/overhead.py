@@ -8,7 +8,8 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.plugin.find import bundled_dir, find_plugin
-from tcpx_mpi.schedule.table import BufferId, ScheduleBuilder
+from tcpx_mpi.schedule.builder import ScheduleBuilder
+from tcpx_mpi.schedule.table import BufferId
 
 _CHUNK_BYTES = 4096
 _CHUNKS_A_STEP = 128

@@ -19,9 +19,11 @@ from tcpx_mpi.patterns import AUTO, find_program, repeated
 from tcpx_mpi.patterns.groups import group_numbers, in_groups, members
 from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.records import RowFacts
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import Scaled, Schedule, ScheduleBuilder
+from tcpx_mpi.schedule.promise import Scaled
+from tcpx_mpi.schedule.table import Schedule
 from tcpx_mpi.workload.memory import require_memory
 from tcpx_mpi.workload.refusals import matrix_of, require_options, require_program
 

@@ -12,9 +12,8 @@ from types import TracebackType
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, SetupFailed
-from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.defect import say_defect
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import foreign_library, under_launcher
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE
 from tcpx_mpi.launch.watch import waits_for_mpi
 from tcpx_mpi.world.collectives import World
@@ -46,7 +45,7 @@ def start(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
-    refusal = mpirun.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
+    refusal = foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
     if refusal is not None:
         raise SetupFailed(refusal)
     rank, host = MPI.COMM_WORLD.Get_rank(), socket.gethostname()

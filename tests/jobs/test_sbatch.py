@@ -21,7 +21,7 @@ from page_commands import documented
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.run import command as run_command
 from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.launch.mpirun import LauncherRank
+from tcpx_mpi.launch.launcher_rank import LauncherRank
 from tcpx_mpi.records import read_run
 from tcpx_mpi.run.admission import RUN, admit_rank, read_settings
 

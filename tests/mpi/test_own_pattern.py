@@ -18,8 +18,10 @@ PROGRAM = """
 import sys
 
 from tcpx_mpi import cli, patterns
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import BlockTable, Expected, ScheduleBuilder, Wait, make_layout
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import BlockTable, Wait, make_layout
 
 
 def schedule(rank, world):

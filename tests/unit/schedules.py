@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import patterns
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.table import (
     BlockTable,
     BufferId,
     Column,
-    Expected,
     Layout,
     Op,
     Schedule,
-    ScheduleBuilder,
     Wait,
     make_layout,
     ragged_division,

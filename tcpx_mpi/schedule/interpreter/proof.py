@@ -20,13 +20,13 @@ from tcpx_mpi.schedule.interpreter.values import (
     scaled,
 )
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
+from tcpx_mpi.schedule.promise import Scaled
 from tcpx_mpi.schedule.table import (
     NONE,
     BufferId,
     Column,
     Layout,
     Op,
-    Scaled,
     Schedule,
     ScheduleError,
     step_bytes,

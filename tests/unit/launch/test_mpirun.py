@@ -14,7 +14,13 @@ from jobs import Job, Result
 
 from tcpx_mpi.errors import OutputFailed, PluginMissing
 from tcpx_mpi.launch import mpirun as launch
-from tcpx_mpi.launch.mpirun import LauncherRank, srun_without_pmi, under_launcher, without_ranks
+from tcpx_mpi.launch.launcher_rank import (
+    LauncherRank,
+    foreign_library,
+    srun_without_pmi,
+    under_launcher,
+)
+from tcpx_mpi.launch.mpirun import without_ranks
 from tcpx_mpi.launch.setup_table import RECORD_BYTES
 
 # --- Being a rank ------------------------------------------------------------------------------
@@ -53,13 +59,13 @@ def test_one_rank_of_each_node_speaks_for_it() -> None:
 
 
 def test_a_library_that_does_not_see_its_launchers_ranks_is_refused() -> None:
-    refusal = launch.foreign_library(LauncherRank(1, 4), 1, "MPICH Version: 4.0.2")
+    refusal = foreign_library(LauncherRank(1, 4), 1, "MPICH Version: 4.0.2")
     assert refusal is not None
     for words in ("started 4 ranks", "sees 1", "MPICH Version: 4.0.2", "MPI4PY_LIBMPI"):
         assert words in refusal
-    assert launch.foreign_library(LauncherRank(1, 4), 4, "") is None
-    assert launch.foreign_library(LauncherRank(1, None), 1, "") is None
-    assert launch.foreign_library(None, 1, "") is None
+    assert foreign_library(LauncherRank(1, 4), 4, "") is None
+    assert foreign_library(LauncherRank(1, None), 1, "") is None
+    assert foreign_library(None, 1, "") is None
 
 
 def test_an_srun_without_pmi_is_known_for_what_it_is() -> None:

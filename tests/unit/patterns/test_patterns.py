@@ -21,7 +21,8 @@ from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
-from tcpx_mpi.schedule.table import BufferId, Column, Expected, Op, ScheduleError
+from tcpx_mpi.schedule.promise import Expected
+from tcpx_mpi.schedule.table import BufferId, Column, Op, ScheduleError
 
 SEND, RECV = Op.SEND, Op.RECV
 ALL = [name for name in patterns.NAMES if name not in patterns.PROGRAMS]

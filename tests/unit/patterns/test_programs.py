@@ -14,17 +14,9 @@ from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.interpreter.run import Outcome
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.promise import Scaled
 from tcpx_mpi.schedule.simulator import Costs, predict
-from tcpx_mpi.schedule.table import (
-    NONE,
-    RECEIVE_OPS,
-    BufferId,
-    Column,
-    Op,
-    Scaled,
-    Schedule,
-    ScheduleError,
-)
+from tcpx_mpi.schedule.table import NONE, RECEIVE_OPS, BufferId, Column, Op, Schedule, ScheduleError
 
 ALL = [patterns.find_program(name) for name in patterns.NAMES]
 VARIANTS = [(program, algo) for program in ALL for algo in program.algos]

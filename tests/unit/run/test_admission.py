@@ -9,7 +9,7 @@ import pytest
 
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.launch.mpirun import LauncherRank
+from tcpx_mpi.launch.launcher_rank import LauncherRank
 from tcpx_mpi.run.admission import RUN, admit_parent, admit_rank, read_settings, warnings
 
 

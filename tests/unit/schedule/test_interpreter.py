@@ -6,10 +6,11 @@ import pytest
 from schedules import bytes_of, two_ranks, without_step
 
 from tcpx_mpi import patterns
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.interpreter.proof import interpret
-from tcpx_mpi.schedule.table import Op, ScheduleBuilder, ScheduleError, Wait, make_layout
+from tcpx_mpi.schedule.table import Op, ScheduleError, Wait, make_layout
 
 
 def test_every_step_is_cut_into_chunks_and_an_empty_one_is_a_message_too() -> None:

@@ -10,6 +10,7 @@ import pytest
 from schedules import bytes_of, two_ranks
 
 from tcpx_mpi import patterns
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.interpreter.proof import interpret
@@ -17,16 +18,8 @@ from tcpx_mpi.schedule.interpreter.races import check_races
 from tcpx_mpi.schedule.interpreter.state import Start
 from tcpx_mpi.schedule.interpreter.values import reduced, scaled
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import (
-    NONE,
-    BufferId,
-    Expected,
-    Scaled,
-    ScheduleBuilder,
-    ScheduleError,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.schedule.promise import Expected, Scaled
+from tcpx_mpi.schedule.table import NONE, BufferId, ScheduleError, Wait, make_layout
 
 Write = Callable[[int, ScheduleBuilder], None]
 

@@ -7,15 +7,9 @@ from collections.abc import Callable
 import pytest
 from schedules import bytes_of
 
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.interpreter.races import check_races
-from tcpx_mpi.schedule.table import (
-    BufferId,
-    Schedule,
-    ScheduleBuilder,
-    ScheduleError,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.schedule.table import BufferId, Schedule, ScheduleError, Wait, make_layout
 
 
 def races(write: Callable[[ScheduleBuilder], object], chunk_bytes: int = 4) -> bool:

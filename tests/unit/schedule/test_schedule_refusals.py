@@ -18,17 +18,17 @@ from schedules import (
 
 from tcpx_mpi import patterns
 from tcpx_mpi.patterns import repeated
+from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.interpreter.proof import interpret
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.table import (
     NONE,
     BufferId,
     Column,
-    Expected,
     Op,
     Schedule,
-    ScheduleBuilder,
     ScheduleError,
     Wait,
     make_layout,

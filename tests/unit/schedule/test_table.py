@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.schedule.builder import ScheduleBuilder
+from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.table import (
     NONE,
     BlockTable,
     BufferId,
     Column,
-    Expected,
     Op,
     Schedule,
-    ScheduleBuilder,
     ScheduleError,
     Wait,
     chunks_of,

@@ -1,0 +1,83 @@
+"""What an exit code of mpirun means: a rank's, a signal's, or a failure of mpirun itself."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from tcpx_mpi.errors import ExitCode
+
+#: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
+_NEVER_OF_A_RANK = (ExitCode.PARTIAL_RESULT, ExitCode.BETTER)
+_OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)
+OF_SIGNALS = range(129, 193)
+#: Of a program that has a defect of its own: Open MPI 5 where it loses a rank within MPI_Init.
+CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
+
+
+def may_be_of_a_rank(code: int | None) -> bool:
+    """Whether ranks, or a signal, can have ended mpirun with this code."""
+    return code in _OF_RANKS or code in OF_SIGNALS
+
+
+def explained(code: int) -> int:
+    """The code of an mpirun whose ranks have spoken; SETUP_FAILED, with a line, for another."""
+    return code if may_be_of_a_rank(code) else _say_mpirun_failed(code)
+
+
+def _say_mpirun_failed(code: int) -> int:
+    print(
+        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no rank gave: MPI did not "
+        "come up on all of them, for the reason that mpirun gives above",
+        file=sys.stderr,
+        flush=True,
+    )
+    return int(ExitCode.SETUP_FAILED)
+
+
+def code_behind(ended: Mapping[int, int], ranks: int) -> int:
+    """The code of ranks, by rank, where mpirun has 1: so it calls a signal, a rank that ends
+    without MPI_Finalize, and failures of its own, too."""
+    if found := causes(ended):
+        return found[0]
+    return next(iter(ended.values())) if len(ended) == ranks else _say_mpirun_failed(1)
+
+
+def causes(ended: Mapping[int, int]) -> list[int]:
+    """The codes of ranks that say why all have ended, a defect first. Of a signal that has ended
+    some of them, mpirun was the sender, and another one the cause."""
+    found = [code for code in ended.values() if code not in OF_SIGNALS]
+    return sorted(found, key=lambda code: code != ExitCode.DEFECT)
+
+
+def say_crashed(number: int) -> None:
+    """Of an mpirun that crashed as it ended the others, which is no error of the run's."""
+    text = f"# mpirun itself crashed (signal {number}) as it ended the ranks"
+    print(text, file=sys.stderr, flush=True)
+
+
+def say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
+    """Of a rank that a signal has ended, where no other was there to say so."""
+    left = [str(rank) for rank in range(ranks) if rank not in ended] or ["one"]
+    print(
+        f"tcpx-mpi: error: rank {' or '.join(left)} was ended by signal {code - 128}; mpirun says "
+        "which above",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def code_of(code: int, killed: Sequence[str]) -> int:
+    """Of a process that ended so, or that we have killed for these reasons."""
+    if code >= 0:
+        return code
+    what = killed[0] if killed else f"mpirun was killed by signal {-code}"
+    print(f"tcpx-mpi: error: {what}", file=sys.stderr, flush=True)
+    return int(ExitCode.SETUP_FAILED) if killed else 128 - code
+
+
+def say_set_up_failed(late: Sequence[str]) -> int:
+    """Of ranks that the launcher's own deadline has ended."""
+    print(f"tcpx-mpi: error: {late[0]}", file=sys.stderr, flush=True)
+    return int(ExitCode.SETUP_FAILED)
