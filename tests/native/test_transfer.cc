@@ -133,26 +133,6 @@ TEST(many_small_messages_share_a_window_and_its_order) {
   CHECK_CONTRACT(pair.net);
 }
 
-TEST(receives_are_consumed_once_after_done_in_order) {
-  Pair pair;
-  const int memory = pair.memory(64 * kChunkBytes);
-  pair.net.completes = [](const FakeRequest& r) { return r.tests % (1 + r.serial % 4) == 0; };
-  CHECK_EQ(pair.wait(pair.receive(memory, 64 * kChunkBytes)), WaitResult::kComplete);
-  CHECK_EQ(pair.net.count(Call::kConsumed), 64u);
-  CHECK_EQ(pair.session.connections().find(Direction::kReceive, kUnranked, 0, 0)->receives_done,
-           32u);
-  CHECK_CONTRACT(pair.net);  // FakeNet notes early, late, double and foreign ones
-}
-
-TEST(a_plugin_without_consumed_is_not_asked_to_consume) {
-  Pair pair;
-  pair.net.consumed_offered = false;
-  pair.net.events.clear();
-  const int memory = pair.memory(5 * kChunkBytes);
-  CHECK_EQ(pair.wait(pair.receive(memory, 5 * kChunkBytes)), WaitResult::kComplete);
-  CHECK_CONTRACT(pair.net);
-}
-
 TEST(a_transfer_that_ends_leaves_the_requests_of_others_alone) {
   Pair pair(1);
   const int memory = pair.memory(4 * kChunkBytes);
@@ -182,20 +162,6 @@ TEST(a_transfer_of_sends_and_receives_is_complete_when_both_are) {
   CHECK_EQ(pair.wait(both), WaitResult::kComplete);
   pair.send(memory, 300, both);  // and it may go on
   CHECK_EQ(pair.wait(both), WaitResult::kComplete);
-  CHECK_CONTRACT(pair.net);
-}
-
-TEST(busy_is_no_error_and_posts_the_same_chunk_again) {
-  Pair pair;
-  const int memory = pair.memory(20 * kChunkBytes);
-  int asked = 0;
-  pair.net.busy = [&](const FakeComm&) { return ++asked % 5 != 0; };
-  CHECK_EQ(pair.wait(pair.send(memory, 20 * kChunkBytes)), WaitResult::kComplete);
-  CHECK_EQ(pair.net.count(Call::kIsend), 20u);
-  CHECK_LT(uint64_t{20}, pair.net.count(Call::kIsend, false));
-  std::map<uint8_t*, int> times;
-  for (const FakeEvent& e : pair.net.events) times[e.data] += e.call == Call::kIsend && e.moved;
-  CHECK_EQ(times.size(), 20u);
   CHECK_CONTRACT(pair.net);
 }
 
@@ -261,18 +227,6 @@ TEST(a_reported_size_that_is_not_the_posted_one_is_a_fault_that_names_the_chunk)
   CHECK_EQ(fault.chunk, 2u);
   CHECK_EQ(fault.bytes, 50u);
   CHECK_EQ(fault.transfer, transfer);
-}
-
-TEST(a_size_of_0_is_a_size_only_where_the_plugin_reports_sizes) {
-  for (const bool reports : {false, true}) {
-    Pair pair(1);
-    const int memory = pair.memory(100);
-    pair.net.reported_size = [&](const FakeRequest&) { return reports ? 100 : -1; };
-    CHECK_EQ(pair.wait(pair.receive(memory, 100)), WaitResult::kComplete);
-    pair.net.reported_size = [&](const FakeRequest&) { return reports ? 0 : -1; };
-    CHECK_EQ(pair.wait(pair.receive(memory, 100)),
-             reports ? WaitResult::kFailed : WaitResult::kComplete);
-  }
 }
 
 TEST(a_wait_ends_after_its_patience_without_progress_and_may_be_repeated) {
