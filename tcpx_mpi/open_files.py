@@ -1,4 +1,4 @@
-"""How many files this process may have open: each connection of a plugin takes some."""
+"""The limit of open files, raised as far as allowed: each connection of a plugin needs some."""
 
 from __future__ import annotations
 

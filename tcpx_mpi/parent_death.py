@@ -1,4 +1,4 @@
-"""A process that ends with the one that started it, however that ends."""
+"""End this process when its parent ends, for whatever reason."""
 
 from __future__ import annotations
 

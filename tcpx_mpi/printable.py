@@ -1,4 +1,4 @@
-"""Text of others as it may be shown: what a terminal would obey, or would hide, is spelled out.
+"""Other people's text made safe for a terminal: control and hidden characters are spelled out.
 
 It leaves by the standard streams, and `show_printable` makes these do so, whoever prints. What is
 ours and means a terminal, as colours do, is written by `write_own`. Files for people, such as the

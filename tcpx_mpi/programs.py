@@ -1,4 +1,4 @@
-"""Programs of others that are started here, each by its whole path."""
+"""External programs that are started here, found by their whole path."""
 
 from __future__ import annotations
 

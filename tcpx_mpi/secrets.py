@@ -1,4 +1,4 @@
-"""What is kept of nobody: the values of names that sound secret, and texts that look like one.
+"""Redaction: values whose names sound secret, and texts that look like a secret.
 
 A result is given to others. `RunHeader` takes these out of the command, the settings, the
 environment and the facts, however it was made, and the writer out of every text that it stores.

@@ -1,4 +1,4 @@
-"""What somebody meant who typed a name that is not there."""
+"""Suggestions for a mistyped name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What timed loops written in Python have in common: how a batch stands, what ends it early."""
+"""Timed loops written in Python: state of a batch, and what ends it early."""
 
 from __future__ import annotations
 

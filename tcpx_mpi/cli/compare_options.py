@@ -1,4 +1,4 @@
-"""What `compare` and `ab` have in common: limits of a verdict, and where it goes."""
+"""Options that `compare` and `ab` share: limits of a verdict, and files for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could stand where the cursor is: patterns, plugins, files, the words of an option."""
+"""Shell completion: patterns, plugins, files and option names that fit the cursor."""
 
 from __future__ import annotations
 

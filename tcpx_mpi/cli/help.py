@@ -1,4 +1,4 @@
-"""What `--help` shows beside click's own part: options by group, exit codes, examples."""
+"""`--help` beyond click's own part: options by group, exit codes, examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standard output of commands, and what becomes of it when nobody reads on."""
+"""The standard output of commands, and what happens when its reader is gone."""
 
 from __future__ import annotations
 

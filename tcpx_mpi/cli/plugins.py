@@ -1,4 +1,4 @@
-"""`tcpx-mpi plugins`: what could be loaded here, and what a run would load, and why."""
+"""`tcpx-mpi plugins`: plugins that can be loaded here, the one that a run would load, and why."""
 
 from __future__ import annotations
 

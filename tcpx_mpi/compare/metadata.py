@@ -1,4 +1,4 @@
-"""What differs between two runs beside their times, and what makes them incomparable."""
+"""Metadata of two runs compared: what differs, and what makes them incomparable."""
 
 from __future__ import annotations
 

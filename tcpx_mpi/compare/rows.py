@@ -1,4 +1,4 @@
-"""The times of a file by row and launch: what two files have in common is compared."""
+"""Row times of a file by launch; only rows that both files have are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What judges find: each a pure function of what was measured or seen, to findings in one form.
+"""Judges: pure functions of what was measured or seen, to findings in one form.
 
 Terminal, pipe, page, JSON, gates, preflight and doctor render them, and read nothing back that was
 printed.

@@ -1,4 +1,4 @@
-"""What a reader must know before believing a ratio: to a baseline, and of a side under load."""
+"""Findings on ratios: what to know before believing one, to a baseline or under load."""
 
 from __future__ import annotations
 

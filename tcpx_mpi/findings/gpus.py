@@ -1,4 +1,4 @@
-"""What a reader must know of the GPUs: their time for the unpack, throttling, uneven clocks."""
+"""Findings on GPUs: unpack time, throttling, unequal clocks."""
 
 from __future__ import annotations
 

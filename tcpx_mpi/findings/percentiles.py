@@ -1,4 +1,4 @@
-"""Percentiles that would be taken for what they are not: of bursts, and of ranks that swing."""
+"""Findings on percentiles that mislead: of bursts, and of ranks that take turns in being late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether ranks were where they should be: what was seen of them against what was asked for."""
+"""Findings on placement: what was observed of ranks, compared with what was requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader must know of a run's rows: checks, speed, network, starts, and how rows ended."""
+"""Findings on a run's rows: checks, speed, network bytes, starts, and how rows ended."""
 
 from __future__ import annotations
 

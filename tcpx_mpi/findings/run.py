@@ -1,4 +1,4 @@
-"""What a reader must know of a run, in the order in which it is said."""
+"""All findings of a run, in the order in which they are printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows whose mean a few iterations have made: which, when, on which rank, and the row without."""
+"""Findings on spikes: rows whose mean is made by a few iterations, and the row without them."""
 
 from __future__ import annotations
 

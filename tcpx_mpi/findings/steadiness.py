@@ -1,4 +1,4 @@
-"""Rows that did not stay as they were while they were measured, with what to try."""
+"""Findings on rows that changed while they were measured, each with a remedy."""
 
 from __future__ import annotations
 

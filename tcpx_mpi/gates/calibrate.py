@@ -1,4 +1,4 @@
-"""Limits out of several launches, with the rate of false alarms that they were made for.
+"""Limits from several launches, made for a given rate of false alarms.
 
 The unit is the launch: iterations of one launch are no independent evidence of the next. A limit
 is the one-sided prediction limit for the logarithm of one further launch's cost,

@@ -1,4 +1,4 @@
-"""What a gate looks at in a row: medians and tails of the slowest rank, and what spoils them."""
+"""Figures of a row that a gate limits: medians, tails of the slowest rank, what voids them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that start this Python again, so that it imports nothing from the current directory.
+"""Commands that start this Python again without imports from the current directory.
 
 A `random.py` that lies there would else be executed in place of Python's own.
 """

@@ -1,4 +1,4 @@
-"""The launcher's part of the deadlines: it names ranks that never came up, and ends what is left.
+"""The launcher's set-up deadline: name ranks that never came up, and end the rest.
 
 A rank that was stopped can do neither, and the others know only that MPI waits for somebody.
 """

@@ -1,4 +1,4 @@
-"""What each rank of a launch of ours waits for while it is set up, as its launcher sees it.
+"""The set-up table: what each rank of our launch waits for, as the launcher sees it.
 
 A file with a record a rank, written by `native/engine/watch.cc`. Ranks of other nodes do not
 find it.

@@ -1,4 +1,4 @@
-"""What a rank waits for has a deadline, from the first import on: a native thread keeps it.
+"""The watch: from the first import on a native thread holds a deadline over every wait.
 
 `native/engine/watch.h` says how. `setup_table` is where a launcher of ours looks on.
 """

@@ -1,4 +1,4 @@
-"""TCP congestion control: what this kernel has, and what of it this process may use."""
+"""TCP congestion control: algorithms of this kernel, and those that this process may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network interfaces of a node, and what is wrong with those that variables name.
+"""Network interfaces of a node, and errors in variables that name them.
 
 A run and a preflight say it in the same words. Read by `read_interfaces`, judged by what is pure.
 """

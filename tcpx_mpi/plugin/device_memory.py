@@ -1,4 +1,4 @@
-"""Which memory a device of a plugin takes, and what becomes of data there, by NCCL's names."""
+"""Memory kinds of a plugin's device, and who puts received data in place, by NCCL's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a plugin's log is shown, by the variables that NCCL's users know: pure."""
+"""Which lines of a plugin's log are shown, by NCCL's variables. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NCCL_NET_PLUGIN, by which users of NCCL name its plugin: what it means, as NCCL takes it.
+"""NCCL_NET_PLUGIN: which plugin it names, by NCCL's own rules.
 
 A name may be a file's, or what stands for NAME in libnccl-net-NAME.so; a path is a path; `none` is
 no plugin; of several, with commas between them, the first that is there.

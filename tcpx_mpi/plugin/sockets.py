@@ -1,4 +1,4 @@
-"""How many sockets and threads a plugin makes of its variables. Pure."""
+"""Sockets and threads of a plugin, counted from its variables. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run sets where nobody has: progress threads, and workers, channels and chunks of softtcpx.
+"""Defaults of a run: progress threads; workers, channels and chunks of softtcpx.
 
 One TCP stream moves a sixth of what a GPU's PCIe link does, and one thread in host memory as much
 as its core copies: so a good figure takes many, each with a core of its own. Pure.

@@ -1,4 +1,4 @@
-"""A plugin in a process of its own first: `python -m tcpx_mpi.plugin.trial`.
+"""Load and initialise a plugin in a child process first: `python -m tcpx_mpi.plugin.trial`.
 
 A file that was cut off, a constructor or an init that crashes or aborts ends the process that
 loads it. That process is not to be a rank, nor the one that lists plugins.

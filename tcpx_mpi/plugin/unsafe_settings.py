@@ -1,4 +1,4 @@
-"""Values of variables that TCPX is known to die of, or to hang with: what happens, what to set.
+"""Settings with which TCPX crashes or hangs: what happens, and what to set.
 
 softtcpx shares none of them: it bounds its threads by its sockets, has one socket at least, knows
 neither retries nor bindings, and needs no GPU. NCCL_DYNAMIC_CHUNK_SIZE, 0 of which TCPX hangs

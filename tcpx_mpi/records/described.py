@@ -1,4 +1,4 @@
-"""What the HDF5 file of a run says of itself: of each dataset its meaning, units and dimensions."""
+"""Self-description of the HDF5 file: meaning, units and dimensions of each dataset."""
 
 from __future__ import annotations
 

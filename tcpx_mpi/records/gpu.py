@@ -1,4 +1,4 @@
-"""What a row keeps of each rank's GPU: how it was before and after, and its time for the unpack."""
+"""GPU facts of a row: each rank's GPU before and after, and its unpack time."""
 
 from __future__ import annotations
 

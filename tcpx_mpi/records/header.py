@@ -1,4 +1,4 @@
-"""What is known of a run before its first row: what was asked, where, and with what."""
+"""The header of a run, known before its first row: settings, places, versions, plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that are as long as a run: on disk, and mapped, where they are large.
+"""Per-iteration arrays; those over 4 MiB are memory-mapped temporary files.
 
 What a run keeps of every iteration would otherwise be bounded by memory alone. The kernel writes
 pages of such a map back when it needs the memory, and reads them again when they are asked for.

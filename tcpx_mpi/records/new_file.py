@@ -1,4 +1,4 @@
-"""A file that did not exist before: it has its name when it is whole, and never before."""
+"""New files: a file gets its name when it is complete, and replaces nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in a tenth of their memory: packed until somebody looks at one.
+"""Rows in memory, compressed to a tenth until one is read.
 
 Rank 0 has all rows of a run for its footer. A row is dozens of small arrays and numbers, 11 KB of
 objects with its summary, whatever its samples are, which lie in a file.

@@ -1,4 +1,4 @@
-"""A run as read from its file, and what a whole one would have more."""
+"""A run as read from its file, and what a complete one would have in addition."""
 
 from __future__ import annotations
 

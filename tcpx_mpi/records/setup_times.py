@@ -1,4 +1,4 @@
-"""How long a run's connections and registrations took."""
+"""Set-up times: how long each connection and registration took."""
 
 from __future__ import annotations
 

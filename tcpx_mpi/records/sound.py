@@ -1,4 +1,4 @@
-"""Whether what was read is a run: types as declared, counts that agree with each other.
+"""Validation of a file that was read: types as declared, counts that agree.
 
 Whoever sends a file may have written anything into it, with right checksums. What passes here is
 what `report`, `compare` and the others may rely on; ValueError, one line, says what does not.

@@ -1,4 +1,4 @@
-"""The samples of a row in a file: read when somebody asks for them, and let go again.
+"""Samples of a row on disk: read on demand, and released again.
 
 So it takes as little memory to write or to read many rows as it takes for one.
 """

@@ -1,4 +1,4 @@
-"""The trace of a row: when each step of its last chunks was, on every rank (`--trace`)."""
+"""The trace of a row (`--trace`): time of each step of its last chunks, on every rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short header of a terminal: what ran, plugin and why, memory, ranks, where the file is."""
+"""The short header on a terminal: pattern, plugin and why, memory, ranks, path of the file."""
 
 from __future__ import annotations
 

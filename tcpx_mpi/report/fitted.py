@@ -1,4 +1,4 @@
-"""The table as wide as a terminal: nccl-tests' fields as narrow as they can be, then what fits.
+"""The table fitted to the width of a terminal.
 
 A row is printed when it is measured, so that widths follow from the header alone.
 """

@@ -1,4 +1,4 @@
-"""Several launches of a run: which of them a row of the table shows, and how far they spread."""
+"""Several launches of a run: the representative one of each row, and the spread."""
 
 from __future__ import annotations
 

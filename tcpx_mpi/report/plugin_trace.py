@@ -1,4 +1,4 @@
-"""What softtcpx knows of its messages: the files of SOFTTCPX_TRACE, one a process.
+"""softtcpx's own trace files (SOFTTCPX_TRACE), one a process, matched to messages.
 
 The form is documented in docs/reference/softtcpx.md; the engine knows nothing of it.
 """

@@ -1,4 +1,4 @@
-"""The traces of a run as waterfalls: of each message, when each step of each chunk was.
+"""Waterfalls of traced messages: time of each step of each chunk.
 
 What the engine saw (`--trace`) and what the plugin wrote by itself are joined by process, comm and
 number of the message on it; both sides of a message by the comm's channel and that number.

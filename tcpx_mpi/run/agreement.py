@@ -1,4 +1,4 @@
-"""Making sure that all ranks were started alike, before anything is timed."""
+"""Check that all ranks were started with equal settings, before anything is timed."""
 
 from __future__ import annotations
 

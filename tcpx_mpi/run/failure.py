@@ -1,4 +1,4 @@
-"""How a run ends that cannot end in good order: one rank speaks for all, all leave alike."""
+"""Shut down all ranks after a failure; one rank reports."""
 
 from __future__ import annotations
 

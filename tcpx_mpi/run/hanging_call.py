@@ -1,4 +1,4 @@
-"""A call of the plugin that does not return: this rank ends from a thread beside it.
+"""A plugin call that does not return: a second thread ends this rank.
 
 TCPX waits in accept for its manager's answer, without a deadline of its own; any call may wait so.
 The native watch tells of it (`native/engine/watch.h`), and ends a rank in which no thread can.

@@ -1,4 +1,4 @@
-"""A run that has failed waits for no disk: what is said, and its code, come all the same."""
+"""A failed run does not wait for a disk: message and exit code come first."""
 
 from __future__ import annotations
 

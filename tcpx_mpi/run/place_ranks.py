@@ -1,4 +1,4 @@
-"""A rank takes its place: settings and facts into `placement`, what came out into this process."""
+"""A rank's place: settings and facts into `machine.placement`, its result into this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rank 0 says and keeps: the table as it grows, the HDF5 file, JSON. Silent elsewhere."""
+"""What rank 0 prints and stores: table, HDF5 file, JSON. Silent on other ranks."""
 
 from __future__ import annotations
 

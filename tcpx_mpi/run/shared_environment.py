@@ -1,4 +1,4 @@
-"""Which environment variables must be equal on all ranks, and why the others may differ."""
+"""Environment variables that must be equal on all ranks, and reasons for those that may differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed for a person who looks at a terminal, and how wide it is."""
+"""Output for a person at a terminal, and its width."""
 
 from __future__ import annotations
 

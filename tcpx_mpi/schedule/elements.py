@@ -78,10 +78,6 @@ class ElementType(IntEnum):
     def is_integer(self) -> bool:
         return self <= ElementType.UINT64
 
-    @property
-    def is_signed(self) -> bool:
-        return self not in (ElementType.UINT8, ElementType.UINT32, ElementType.UINT64)
-
 
 class ReduceOp(IntEnum):
     """What a reduction makes of all ranks' elements.

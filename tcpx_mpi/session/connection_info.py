@@ -1,4 +1,4 @@
-"""What one side of a session tells the other so that it can connect, for whoever looks into it.
+"""Connection info of a session: what one side sends the other so that it can connect.
 
 The form, and every check of it, is the native library's: native/library/conn_info.h.
 """

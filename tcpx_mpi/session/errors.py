@@ -1,4 +1,4 @@
-"""What the native library says of a session, as an error of this package.
+"""Errors of the native session library, as errors of this package.
 
 The numbers are those of native/library/include/tcpx_p2p.h; an error has its one as `status`.
 """

@@ -1,4 +1,4 @@
-"""Percentiles of iterations that came in bursts, which would be of gaps."""
+"""Percentiles of iterations that arrived in bursts, which would be those of gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The median of a sample with an interval that supposes nothing of its distribution."""
+"""Median of a sample with a distribution-free confidence interval."""
 
 from __future__ import annotations
 

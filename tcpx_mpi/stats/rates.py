@@ -1,4 +1,4 @@
-"""Sums over the ranks of a row, unknown where one of them is, and what they are a nanosecond."""
+"""Sums over the ranks of a row, unknown if one rank's value is, and rates made of them."""
 
 from __future__ import annotations
 

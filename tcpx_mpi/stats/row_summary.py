@@ -1,4 +1,4 @@
-"""A row of the table as numbers: the form, whoever measured it."""
+"""The numbers of a row, whoever measured it."""
 
 from __future__ import annotations
 

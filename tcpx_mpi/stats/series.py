@@ -1,4 +1,4 @@
-"""What is done to every iteration of a row: in pieces, into arrays that are on disk where long.
+"""Arithmetic over all iterations of a row, piece by piece; long results are memory-mapped.
 
 So a row takes as little memory with 10^8 iterations as with 10^6
 (`tcpx_mpi.records.mapped_arrays`), in the directory `spool`; None: the system's.

@@ -1,4 +1,4 @@
-"""Which rank was slowest over a run."""
+"""The slowest rank over a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows whose mean is far above their median for the sake of a few iterations, and without those."""
+"""Rows whose mean is far above the median because of a few iterations, and the row without them."""
 
 from __future__ import annotations
 

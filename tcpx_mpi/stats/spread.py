@@ -1,4 +1,4 @@
-"""How far one node is behind the others in a row. Pure."""
+"""Spread of a row over nodes: how far one node is behind the others. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of a row, out of its samples or out of what another program told."""
+"""The numbers of a row from its samples, or from another program's figures."""
 
 from __future__ import annotations
 

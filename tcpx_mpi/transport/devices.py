@@ -1,4 +1,4 @@
-"""What a plugin says of its devices, read once: it may say anything, and other things later."""
+"""Devices of a plugin, read once and checked: it may answer anything, and differently later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin that puts data into a GPU's memory itself: whether its receives are flushed, and why.
+"""Plugins that put data into GPU memory themselves: whether receives are flushed, and why.
 
 What was received there is visible to whoever reads it once the plugin has flushed it. Where the
 network and the GPU keep the order by themselves, NCCL leaves that out; the rule here is NCCL's.

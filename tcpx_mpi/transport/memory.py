@@ -1,4 +1,4 @@
-"""Memory of a rank's buffers: which kinds its plugin takes, on which GPU, and how much is free."""
+"""Buffers of a rank: memory kinds that its plugin takes, the GPU, and how much is free."""
 
 from __future__ import annotations
 

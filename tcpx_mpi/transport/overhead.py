@@ -1,4 +1,4 @@
-"""What this program's own loop and clock cost here: below that, a row measures us, not a plugin."""
+"""Overhead of this program: cost of its loop and clock; below it a row measures us."""
 
 from __future__ import annotations
 

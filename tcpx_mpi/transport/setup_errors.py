@@ -1,4 +1,4 @@
-"""The native errors of set-up and of closing, as ours."""
+"""Native errors of set-up and close, as errors of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses a schedule of more steps and chunks than a rank has memory for, before it is made."""
+"""Refuse a schedule of more steps and chunks than a rank has memory for, before it is made."""
 
 from __future__ import annotations
 

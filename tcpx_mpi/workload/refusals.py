@@ -1,4 +1,4 @@
-"""What settings ask of a program that it does not have, or not with so many ranks.
+"""Refusals: settings that a program does not have, or not for this number of ranks.
 
 Each raises UsageError, one line; a matrix is read here, once.
 """

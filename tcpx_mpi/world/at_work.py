@@ -1,4 +1,4 @@
-"""A rank at work on its own for long: a thread gives its signs of life, for as long as it runs.
+"""Signs of life of a rank that works alone for long, by a thread.
 
 Rank 0 goes through all rows for the footer, and memory takes seconds a GiB: neither is a step that
 hangs. A process that was stopped, a disk or a lock that is waited for uses no CPU, and gives none.

@@ -1,4 +1,4 @@
-"""A rank that waits for its disk: it cannot answer a roll call, so a thread says what it does.
+"""A rank that waits for its disk cannot answer a roll call: a thread says what it does.
 
 Else the others would find it lost after their patience, and its network under suspicion. Where all
 ranks wait for theirs nobody calls a roll, so one that waits for too long ends the run.

@@ -1,4 +1,4 @@
-"""A rank does not outlive its launcher.
+"""End a rank when its launcher is gone.
 
 Where a connection breaks, Open MPI ends the process from within whatever call it is in: it reports
 to mpirun and waits for the answer without a deadline, for ever where mpirun has ended meanwhile.

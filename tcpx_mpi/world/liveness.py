@@ -1,4 +1,4 @@
-"""When a rank hangs or dies: who is still there, who speaks for all, and how all leave alike.
+"""Roll call when a rank hangs or dies: who is alive, who reports, how all leave together.
 
 Messages of their own communicator, so that none is mixed up with a collective that hangs.
 """

@@ -1,4 +1,4 @@
-"""The processes of all ranks: how one of this node fares is seen without a message."""
+"""Processes of all ranks: the state of those on this node, read from the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPI is started once a process, and a defect in one rank ends all."""
+"""Start MPI once a process; a defect in one rank ends all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a companion moves bytes by: NCCL by CuPy, or what stands in for it where there is no GPU.
+"""What a companion process calls to move bytes: NCCL by CuPy, or a stand-in without a GPU.
 
 A backend is a module with `open_backend(gpu_pci) -> Backend`.
 """

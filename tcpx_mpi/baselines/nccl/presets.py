@@ -1,4 +1,4 @@
-"""The environment of NCCL beside the plugin, whatever the ranks were started with. Pure."""
+"""NCCL's environment in the companion process, independent of the ranks' own. Pure."""
 
 from __future__ import annotations
 

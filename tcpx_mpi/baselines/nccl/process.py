@@ -1,4 +1,4 @@
-"""A rank's hold on its companion: starting it, asking it, and knowing why it is gone."""
+"""The companion process as its rank sees it: start it, ask it, say why it is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a log should have and has not: sizes that were asked for, and are in no row.
+"""Rows that a log lacks: sizes that were requested and appear in no row.
 
 nccl-tests prints a row for every size of a pass, rounded down to what its ranks and types divide,
 and then its footer. So between header and footer the rows of a pass are as many as the sizes.

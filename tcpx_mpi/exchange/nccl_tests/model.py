@@ -1,4 +1,4 @@
-"""A run of nccl-tests as its log tells it: what both forms of a log are read into."""
+"""A run of nccl-tests as parsed: the form into which both kinds of log are read."""
 
 from __future__ import annotations
 

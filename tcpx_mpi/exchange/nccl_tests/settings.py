@@ -1,4 +1,4 @@
-"""What was asked of nccl-tests, by the names of its JSON, whichever form said it."""
+"""Settings of an nccl-tests run, by the names of its JSON, from either kind of log."""
 
 from __future__ import annotations
 

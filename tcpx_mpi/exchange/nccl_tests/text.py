@@ -187,7 +187,6 @@ class _Reader:
     outside: int = 0
     unknown: list[str] = field(default_factory=list)
     begun: bool = False
-    rank_lines_lost: bool = False
 
     def read(self, number: int, line: str) -> None:
         log = self.log

@@ -1,4 +1,4 @@
-"""Which memory a run uses, and why: what stands in the way of a GPU's, on this rank."""
+"""Choice of memory for a run: why the memory of this rank's GPU is used, or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the run-time compiler of kernels is found, and where what it made is kept."""
+"""NVRTC: where it is found, and where compiled kernels are cached."""
 
 from __future__ import annotations
 

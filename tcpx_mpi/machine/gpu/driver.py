@@ -1,4 +1,4 @@
-"""What CUDA shows of this machine: the driver's version, and which GPU has which number."""
+"""The CUDA driver of this machine: its version, and which GPU has which ordinal."""
 
 from __future__ import annotations
 

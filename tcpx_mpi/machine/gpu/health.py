@@ -1,4 +1,4 @@
-"""How a GPU fares while rows are measured: clocks, temperature, power, throttling, by NVML.
+"""GPU health during rows, by NVML: clocks, temperature, power, throttling.
 
 NVML's Python binding (nvidia-ml-py, in the extras cuda12 and cuda13) need not be there. Asked
 between batches only: an answer takes up to a millisecond.

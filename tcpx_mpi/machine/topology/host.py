@@ -1,4 +1,4 @@
-"""What this host is to its ranks: identity, clock, CPUs, caches, memory. Impure, small."""
+"""Facts of this host: identity, clock, CPUs, caches, memory. Impure, small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plots of a page have in common: empty axes, ticks that can be read, legends."""
+"""Axes, ticks and legends that all plots of a page share."""
 
 from __future__ import annotations
 

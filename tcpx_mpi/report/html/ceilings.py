@@ -1,4 +1,4 @@
-"""What a bandwidth could be at most: the line rate of the NICs, where it is one."""
+"""The ceiling of a bandwidth: line rate of the NICs, if traffic crosses them."""
 
 from __future__ import annotations
 
