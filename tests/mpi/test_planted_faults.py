@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import time
 from pathlib import Path
 
 import pytest
-from jobs import Job, Result, mpirun, run, started, tcpx_mpi
+from jobs import Result, mpirun, run, started, tcpx_mpi
 from refplugin_build import build
 
 from tcpx_mpi.plugin.find import bundled_dir
@@ -163,33 +161,6 @@ def test_an_exception_of_the_plugins_is_named_and_no_defect_of_ours(
     named = said if in_batch else f"plugin call {call} threw an exception of C++ (int)"
     assert any(named in error for error in result.errors), result.text
     assert "Traceback" not in result.text
-
-
-@pytest.mark.parametrize(
-    ("call", "what", "number"),
-    [
-        pytest.param("test", "hang", signal.SIGTERM, marks=pytest.mark.variant),
-        pytest.param("listen", "spin", signal.SIGINT, marks=pytest.mark.variant),
-        pytest.param("closeSend", "hang", signal.SIGTERM, marks=pytest.mark.variant),
-        pytest.param("regMr", "stop", signal.SIGINT, marks=pytest.mark.variant),
-    ],
-)
-def test_the_first_signal_ends_a_run_whose_plugin_hangs(
-    call: str, what: str, number: signal.Signals, planted: str, place: Path
-) -> None:
-    long = ("--stall-timeout", "1000", "--connect-timeout", "1000")
-    with started([*command(planted, call), *long], place, plant(call, what)) as job:
-        wait_until_planted(job)
-        began = time.monotonic()
-        job.send(number)
-        result = job.finish()
-    assert result.code == 128 + number, result.text
-    assert time.monotonic() - began < 30, result.text  # 3 s, and what a busy machine adds
-
-
-def wait_until_planted(job: Job) -> None:
-    """Returns when the plant has said its word, which `NCCL_DEBUG` prints."""
-    job.wait_for(WORD)
 
 
 # --- Around the plugin ---------------------------------------------------------------------------
