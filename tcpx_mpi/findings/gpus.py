@@ -11,6 +11,8 @@ from tcpx_mpi.units import counted, format_size
 
 #: Clocks of GPUs in one run that differ by more are worth a word: the figures may, too.
 _EVEN_CLOCKS = 1.1
+#: What is said of a GPU that something slows down, before the reasons.
+THROTTLED = "was throttled"
 
 
 def gpus(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
@@ -58,5 +60,5 @@ def _throttled(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[F
         if reasons:
             words = ", ".join(dict.fromkeys(word for _, word in reasons))
             sizes = ", ".join(dict.fromkeys(format_size(size) for size, _ in reasons))
-            text = f"the GPU of {rank_name(header, info.rank)} was throttled ({words}) at {sizes}"
+            text = f"the GPU of {rank_name(header, info.rank)} {THROTTLED} ({words}) at {sizes}"
             yield Finding(Severity.DOUBTFUL, "", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 from tcpx_mpi.findings import Finding, Severity
@@ -37,7 +37,18 @@ def agreement_findings(nodes: Sequence[NodeFacts]) -> list[CheckFinding]:
         _finding(f"same {name}", dict(zip(named, map(value, nodes), strict=True)), severity, remedy)
         for name, value, severity, remedy in same
     ]
-    found += _environment(dict(zip(named, nodes, strict=True)))
+    by_node = dict(zip(named, nodes, strict=True))
+    environments = {node: facts.environment for node, facts in by_node.items()}
+    remedy = "give all ranks the same: mpirun -x NAME=VALUE, or the profile of each node's shell"
+    found += _of_names(environments, _NOT_SET, FAILED, remedy) or [
+        Finding(
+            OK, "same environment", _listed(environments, "no variable that must be alike is set")
+        )
+    ]
+    tunings = {node: facts.tuning for node, facts in by_node.items()}
+    found += _of_names(tunings, "unknown", WARNING, "set the nodes alike") or [
+        Finding(OK, "same tuning", _listed(tunings, "nothing of it can be read"))
+    ]
     return found
 
 
@@ -76,18 +87,24 @@ def _finding(name: str, values: Mapping[str, str], severity: Severity, remedy: s
     return Finding(severity, name, f"{most}{each}", remedy)
 
 
-def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[CheckFinding]:
-    names = sorted({name for facts in nodes.values() for name in facts.environment})
-    remedy = "give all ranks the same: mpirun -x NAME=VALUE, or the profile of each node's shell"
-    differ = False
-    for name in names:
-        values = {node: facts.environment.get(name, _NOT_SET) for node, facts in nodes.items()}
+def _of_names(
+    of_nodes: Mapping[str, Mapping[str, str]], missing: str, severity: Severity, remedy: str
+) -> list[CheckFinding]:
+    """A finding for each name whose value is not the same on all nodes."""
+    found = []
+    for name in _names(of_nodes):
+        values = {node: named.get(name, missing) for node, named in of_nodes.items()}
         if len(set(values.values())) > 1:
-            differ = True
-            yield _finding(f"same {name}", values, FAILED, remedy)
-    if not differ:
-        text = ", ".join(names) or "no variable that must be alike is set"
-        yield Finding(OK, "same environment", text)
+            found.append(_finding(f"same {name}", values, severity, remedy))
+    return found
+
+
+def _listed(of_nodes: Mapping[str, Mapping[str, str]], nothing: str) -> str:
+    return ", ".join(_names(of_nodes)) or nothing
+
+
+def _names(of_nodes: Mapping[str, Mapping[str, str]]) -> list[str]:
+    return sorted({name for named in of_nodes.values() for name in named})
 
 
 def _version(facts: NodeFacts) -> str:

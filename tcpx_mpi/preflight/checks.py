@@ -290,13 +290,14 @@ def _congestion(facts: NodeFacts) -> _Outcome:
 
 
 def _tcp_buffers(facts: NodeFacts) -> _Outcome:
-    if facts.wmem_max is None:
+    sent, read = (facts.tuning.get(f"net.core.{way}mem_max", "") for way in "wr")
+    if not sent.isdecimal():
         return WARNING, "net.core.wmem_max cannot be read", "is /proc/sys mounted here?"
-    read = "unknown" if facts.rmem_max is None else format_size(facts.rmem_max)
-    text = f"wmem_max {format_size(facts.wmem_max)}, rmem_max {read}"
+    most = format_size(int(read)) if read.isdecimal() else "unknown"
+    text = f"wmem_max {format_size(int(sent))}, rmem_max {most}"
     asked = facts.environment.get("SOFTTCPX_SNDBUF", "")
     wanted = int(asked) if asked.isdecimal() else SEND_BUFFER_BYTES
-    if facts.wmem_max >= wanted:
+    if int(sent) >= wanted:
         return OK, text, ""
     remedy = f"sysctl -w net.core.wmem_max={wanted}; until then the kernel sizes softtcpx's buffers"
     return WARNING, text, remedy

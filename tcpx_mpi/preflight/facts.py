@@ -29,7 +29,8 @@ from tcpx_mpi.machine import congestion
 from tcpx_mpi.machine.congestion import Refusal
 from tcpx_mpi.machine.interfaces import Interface, read_interfaces
 from tcpx_mpi.machine.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
-from tcpx_mpi.machine.topology import Topology, read_host, this_machine
+from tcpx_mpi.machine.topology import Topology, Tree, read_host, this_machine
+from tcpx_mpi.machine.tuning import read_tuning
 from tcpx_mpi.plugin import find
 from tcpx_mpi.run.shared_environment import shared_environment
 
@@ -123,8 +124,8 @@ class NodeFacts:
     congestion_available: tuple[str, ...]
     #: Why softtcpx would not get what it will ask for; None: it would.
     congestion_refusal: Refusal | None
-    wmem_max: int | None
-    rmem_max: int | None
+    #: How this node is set (machine/tuning.py), by the names that a run's facts have for it.
+    tuning: Mapping[str, str]
     cpus: tuple[int, ...]
     cpu_count: int
     #: Variables that a plugin reads and that all ranks should have alike.
@@ -148,6 +149,7 @@ def read_facts(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) ->
     found_profile, profile_problem, variables = _profile(profile, topology, host.name, environ)
     # What a rank of a run will have set: its profile's word where there is no other.
     later = {**environ, **{name: value for name, value, _ in variables}}
+    found_plugin = _plugin(plugin, NONE if profile_problem else profile, environ)
     directory = later.get(MANAGER_VARIABLE, "").strip() or MANAGER_DEFAULT
     return NodeFacts(
         host=host.name,
@@ -161,7 +163,7 @@ def read_facts(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) ->
         profile=found_profile,
         profile_asked=profile not in (AUTO, NONE),
         profile_problem=profile_problem,
-        plugin=_plugin(plugin, NONE if profile_problem else profile, environ),
+        plugin=found_plugin,
         libraries=tuple(_libraries(environ)),
         interfaces=tuple(read_interfaces()),
         tcpx_reasons=tuple(find.what_asks_for_tcpx(environ)),
@@ -178,8 +180,7 @@ def read_facts(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) ->
         congestion_refusal=congestion.refusal_of(
             later.get("SOFTTCPX_CONGESTION", "").strip() or congestion.USUAL
         ),
-        wmem_max=_number(_sysctl("net/core/wmem_max")),
-        rmem_max=_number(_sysctl("net/core/rmem_max")),
+        tuning=read_tuning(Tree(), topology, [each.split()[0] for each in found_plugin.devices]),
         cpus=host.cpus,
         cpu_count=os.cpu_count() or 1,
         environment=shared_environment(environ),
@@ -375,14 +376,3 @@ def _free_bytes(path: str) -> int | None:
     except OSError:
         return None
     return found.f_bavail * found.f_frsize
-
-
-def _sysctl(name: str) -> str:
-    try:
-        return Path("/proc/sys", name).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None

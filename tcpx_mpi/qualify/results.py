@@ -35,15 +35,20 @@ def cases(found: Qualification) -> list[Case]:
 
 
 def metrics(found: Qualification, environ: Mapping[str, str]) -> list[Metric]:
-    """1 for a node that is fit, 0 for one that is not; one that is not judged is left out."""
+    """1 for what is fit, 0 for what is not, nodes and devices; what is not judged is left out."""
     job = {"slurm_job_id": environ.get("SLURM_JOB_ID", "unknown")}
     fit = Metric("node_fit", "1 if the node is fit for a job, 0 if it is not.")
     for node in found.nodes:
         verdict = found.verdict(node)
         if verdict != "not judged":
             fit.add({**job, "node": node}, verdict == "fit")
+    devices = Metric("device_fit", "1 if a node's NIC or GPU is fit, 0 if it is not.")
+    for device in found.devices:
+        verdict, _ = found.of_device(device)
+        if verdict != "not judged":
+            devices.add({**job, "node": device.node, "device": device.shown}, verdict == "fit")
     code = Metric("qualify_exit_code", f"Exit code over {counted(len(found.nodes), 'node')}.")
     code.add(job, found.exit_code)
     end = Metric("qualify_end_timestamp_seconds", "When it ended, in seconds since 1970.")
     end.add(job, round(time.time(), 3))
-    return [fit, code, end]
+    return [fit, devices, code, end]

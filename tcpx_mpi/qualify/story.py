@@ -13,6 +13,7 @@ from tcpx_mpi.patterns import ALL_AT_ONCE, SMOKE, TOURNAMENT
 from tcpx_mpi.preflight.facts import AskedPlugin
 from tcpx_mpi.preflight.findings import Checked, CheckFinding, checked
 from tcpx_mpi.qualify import judge
+from tcpx_mpi.qualify.devices import Device, devices_of
 from tcpx_mpi.qualify.judge import Ended, Qualification, Step
 from tcpx_mpi.qualify.launch import Hosts, Launches, of_hostfile
 from tcpx_mpi.run import admission
@@ -24,8 +25,9 @@ LEAST_S = 4 * LEAST_STEP_S
 #: Of the whole time, a rank may make no progress for this share.
 _PATIENCE = 1 / 6
 _LEAST_PATIENCE_S, _MOST_PATIENCE_S = 2.0, 30.0
-#: 64 KiB tell who is late, 4 MiB who is slow or loses packets.
-_PAIRS = {"pattern": TOURNAMENT, "all": "1", "sizes": "64K,4M", "iters": "10"}
+#: 4 KiB tell who is late, 256 KiB who is slow or loses packets: 40 MiB over each way, and
+#: iterations enough for medians that a busy machine does not move.
+_PAIRS = {"pattern": TOURNAMENT, "all": "1", "sizes": "4K,256K", "iters": "160"}
 _RING = {"pattern": ALL_AT_ONCE, "sizes": "1M,4M", "iters": "20", "against": "raw"}
 
 
@@ -68,6 +70,7 @@ class Qualifier:
         self._nodes: list[str] = []
         self._findings: list[CheckFinding] = []
         self._steps: list[Step] = []
+        self._devices: dict[Device, None] = {}
 
     def _planned(self) -> list[tuple[str, dict[str, str]]]:
         ring = {**_RING, "gate": self._asked.gate}
@@ -107,7 +110,7 @@ class Qualifier:
         self._preflight()
         for name, arguments in self._runs:
             self._step(name, arguments)
-        return Qualification(self._nodes, self._findings, self._steps)
+        return Qualification(self._nodes, self._findings, self._steps, list(self._devices))
 
     @property
     def _left_s(self) -> float:
@@ -136,6 +139,7 @@ class Qualifier:
         while not missing:
             ended = self._launches.run(self._hosts, arguments, self._left_s)
             found = list(judge.of_run(name, ended, self._nodes))
+            self._devices |= dict.fromkeys(devices_of(ended.events))
             self._findings += found
             if not ended.completed and not found:
                 missing = "its time was over"

@@ -5,7 +5,7 @@ other than 0 write nothing but a journal, and never load it.
 """
 
 from tcpx_mpi.records.environment import filter_environment
-from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
+from tcpx_mpi.records.gpu import POWER_CAP, GpuRow, GpuState, gpu_row, throttled
 from tcpx_mpi.records.header import (
     AVERAGES,
     IMPORTED_BOUNDS,
@@ -57,6 +57,7 @@ __all__ = [
     "ITSELF",
     "LOADED",
     "PHASES",
+    "POWER_CAP",
     "Average",
     "BaselineInfo",
     "Fault",

@@ -74,7 +74,11 @@ DESCRIBED: dict[str, Described] = {
     "notes": Described("the comment lines of the header", TEXT, ("line",)),
     "settings": Described("every setting and where its value came from", TEXT, ("setting",)),
     "versions": Described("what was loaded", TEXT),
-    "facts": Described("facts about the host and the run", TEXT),
+    "facts": Described(
+        "facts about rank 0's host and the run, and how the nodes are set (where they differ "
+        "`1; 0 on NODE`)",
+        TEXT,
+    ),
     "environment": Described("the environment, without secrets", TEXT),
     "plan/sizes": Described("the planned sizes of rows", "bytes", ("size",)),
     "plan/slots": Described("slots of each size", NUMBER, ("size",)),

@@ -49,6 +49,10 @@ THROTTLES = {
 }
 
 
+#: Of these, the one that is usual under load: it was chosen, as clocks are.
+POWER_CAP = THROTTLES[0x04]
+
+
 def throttled(reasons: int) -> list[str]:
     """What slows a GPU down, in words; nothing where that is unknown."""
     return [word for bit, word in THROTTLES.items() if reasons > 0 and reasons & bit]

@@ -99,7 +99,8 @@ class Benchmark:
     ) -> None:  # fmt: skip
         """Collective: the metadata of the run, in the file and on the screen."""
         info = metadata.rank_info(self.world.rank, host, engine)
-        mine = (info, SetupTimes.from_rows(engine.setup_rows(info.rank)), engine.plugin.to_tell)
+        setup = SetupTimes.from_rows(engine.setup_rows(info.rank))
+        mine = (info, setup, engine.plugin.to_tell, metadata.tuning(engine))
         parts = self.world.gather(mine, "circumstances")
         with (
             self.world.agree("header", while_alive=True),
@@ -107,10 +108,14 @@ class Benchmark:
             self.disk.writing(self.output.path),
         ):
             if parts is not None:
-                ranks, times, told = zip(*parts, strict=True)
+                ranks, times, told, tuning = zip(*parts, strict=True)
+                facts = {
+                    **metadata.facts(host, engine, told),
+                    **metadata.tuning_of_nodes(ranks, tuning), **measured,
+                }  # fmt: skip
                 header = self.output.begin(
                     workload, self.state.argv, ranks, SetupTimes.joined(times),
-                    engine.plugin, {**metadata.facts(host, engine, told), **measured}, plan,
+                    engine.plugin, facts, plan,
                     host.llc_bytes,
                     [each.info for each in beside if each.info],
                 )  # fmt: skip

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 import tcpx_mpi
 from tcpx_mpi import _native, world
 from tcpx_mpi._version import source_state
 from tcpx_mpi.cpu_lists import cpu_list_text
-from tcpx_mpi.machine.topology import Host, this_machine
+from tcpx_mpi.machine.topology import Host, Tree, node_names, this_machine
+from tcpx_mpi.machine.tuning import of_all_nodes, read_tuning
 from tcpx_mpi.patterns.groups import group_numbers
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.transport.engine import RankEngine
@@ -119,6 +120,23 @@ def facts(host: Host, engine: RankEngine, told: Sequence[ToTell]) -> dict[str, s
         **_of_every_rank(told),
         **(engine.gpu.facts() if engine.gpu is not None else {}),
     }
+
+
+def tuning(engine: RankEngine) -> dict[str, str]:
+    """How this rank's node is set, the NICs of its plugin among it."""
+    return read_tuning(Tree(), this_machine(), [nic["name"] for nic in engine.plugin.nics])
+
+
+def tuning_of_nodes(
+    ranks: Sequence[RankInfo], of_ranks: Sequence[Mapping[str, str]]
+) -> dict[str, str]:
+    """The same of all nodes, each by its first rank."""
+    hosts: dict[str, str] = {}
+    of_nodes: dict[str, Mapping[str, str]] = {}
+    for info, found in zip(ranks, of_ranks, strict=True):
+        hosts.setdefault(info.node, info.host)
+        of_nodes.setdefault(info.node, found)
+    return of_all_nodes(dict(zip(node_names(list(hosts.values())), of_nodes.values(), strict=True)))
 
 
 def _of_every_rank(told: Sequence[ToTell]) -> dict[str, str]:

@@ -32,21 +32,24 @@ class Qualified:
         )  # fmt: skip
 
 
-def qualify_command(nodes: Cluster, *options: str, within: str = WITHIN) -> list[str]:
-    """On the first node, over the second data NIC of both: two ranks a node."""
+def qualify_command(
+    nodes: Cluster, *options: str, within: str = WITHIN, **variables: str
+) -> list[str]:
+    """On the first node, over two data NICs of both: two ranks a node."""
     first = nodes.nodes[0]
     first.file("hosts").write_text(nodes.hostfile())
     return first.command(
         "env", "OMPI_MCA_btl_tcp_if_include=eth0", "NCCL_SOCKET_IFNAME=eth1,eth2",
+        *(f"{name}={value}" for name, value in variables.items()),
         "tcpx-mpi", "qualify", "--hostfile", "hosts", "--plugin", "softtcpx",
         "--within", within, "--json", "q.json", *options,
     )  # fmt: skip
 
 
-def qualify(nodes: Cluster, place: Path, *options: str) -> Qualified:
-    """Runs it to its end."""
+def qualify(nodes: Cluster, place: Path, *options: str, **how: str) -> Qualified:
+    """Runs it to its end; `how` is `within` and variables."""
     nodes.nodes[0].file("q.json").unlink(missing_ok=True)
-    return read_qualified(nodes, run(qualify_command(nodes, *options), place))
+    return read_qualified(nodes, run(qualify_command(nodes, *options, **how), place))
 
 
 def read_qualified(nodes: Cluster, result: Result) -> Qualified:

@@ -1,6 +1,6 @@
 """SUITE=qualify: each fault of a network and of a node is named, and where there is none nobody is.
 
-TIMES=n repeats each.
+TIMES=n repeats each; WITHIN=20s is the bound of an idle machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import network_faults as faults
 import pytest
+import qualified
 from jobs import run, started, tcpx_mpi
 from nodes import NAMES, Cluster
 from qualified import qualify, qualify_command, read_qualified
@@ -21,6 +22,7 @@ from qualified import qualify, qualify_command, read_qualified
 pytestmark = pytest.mark.multirank
 
 TIMES = int(os.environ.get("TIMES", "1"))
+WITHIN = os.environ.get("WITHIN", qualified.WITHIN)
 
 
 @contextmanager
@@ -57,33 +59,47 @@ FAULTS = {
 def test_a_fault_is_named(name: str, time: int, nodes: Cluster, tmp_path: Path) -> None:
     fault, evidence = FAULTS[name]
     with fault(nodes):
-        found = qualify(nodes, tmp_path)
+        found = qualify(nodes, tmp_path, within=WITHIN)
     assert found.result.code == 9, found.result.text
     assert re.search(evidence, found.evidence(NAMES[1])), found.result.text
 
 
 @pytest.mark.parametrize("time", range(TIMES))
+def test_a_rank_that_is_200_us_late_is_named(time: int, nodes: Cluster, tmp_path: Path) -> None:
+    trap = {"SOFTTCPX_TRAP_SLOW_US": "200", "SOFTTCPX_TRAP_RANK": "3"}
+    found = qualify(nodes, tmp_path, **trap, within=WITHIN)
+    assert found.result.code == 9, found.result.text
+    slow = r"pairs, slow: rank 3 on tcpx-node-1 \(.*NIC eth2\)"
+    assert re.search(slow, found.evidence(NAMES[1])), found.result.text
+    assert found.verdicts[NAMES[0]] != "unfit", found.result.text
+
+
+@pytest.mark.parametrize("time", range(TIMES))
 def test_where_nothing_is_wrong_nobody_is_named(time: int, nodes: Cluster, tmp_path: Path) -> None:
-    found = qualify(nodes, tmp_path)
+    found = qualify(nodes, tmp_path, within=WITHIN)
     assert "unfit" not in found.verdicts.values(), found.result.text
     assert found.document["all_nodes"] == [], found.result.text
     assert found.result.code in (0, 11), found.result.text
 
 
-def test_a_node_that_is_gone_before_the_start_is_a_verdict(nodes: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("time", range(TIMES))
+def test_a_node_that_is_gone_before_the_start_is_a_verdict(
+    time: int, nodes: Cluster, tmp_path: Path
+) -> None:
     known = nodes.nodes[0].file("/tmp/nodes")
     first, _ = known.read_text().splitlines()
     known.write_text(first + "\n")
-    found = qualify(nodes, tmp_path)
+    found = qualify(nodes, tmp_path, within=WITHIN)
     gone = nodes.nodes[1].address("eth0")
     assert found.result.code == 9, found.result.text
     assert found.verdicts == {gone: "unfit", NAMES[0]: "not judged"}, found.result.text
     assert "no rank of it started" in found.evidence(gone)
 
 
-def test_a_node_that_goes_meanwhile_is_a_verdict(nodes: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("time", range(TIMES))
+def test_a_node_that_goes_meanwhile_is_a_verdict(time: int, nodes: Cluster, tmp_path: Path) -> None:
     known = nodes.nodes[0].file("/tmp/nodes")
-    with started(qualify_command(nodes), tmp_path) as job:
+    with started(qualify_command(nodes, within=WITHIN), tmp_path) as job:
         in_pairs(nodes)
         known.write_text(known.read_text().splitlines()[0] + "\n")
         faults.kill(nodes.nodes[1])
@@ -92,8 +108,11 @@ def test_a_node_that_goes_meanwhile_is_a_verdict(nodes: Cluster, tmp_path: Path)
     assert found.verdicts == {NAMES[0]: "not judged", NAMES[1]: "unfit"}, found.result.text
 
 
-def test_a_rank_that_is_stopped_is_named_with_its_node(nodes: Cluster, tmp_path: Path) -> None:
-    with started(qualify_command(nodes), tmp_path) as job:
+@pytest.mark.parametrize("time", range(TIMES))
+def test_a_rank_that_is_stopped_is_named_with_its_node(
+    time: int, nodes: Cluster, tmp_path: Path
+) -> None:
+    with started(qualify_command(nodes, within=WITHIN), tmp_path) as job:
         (rank, *_) = in_pairs(nodes)
         os.kill(rank, signal.SIGSTOP)
         found = read_qualified(nodes, job.finish())

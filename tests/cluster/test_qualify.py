@@ -16,12 +16,20 @@ pytestmark = pytest.mark.multirank
 def test_a_nic_that_loses_packets_is_named_with_its_node_and_the_other_node_is_not(
     nodes: Cluster, tmp_path: Path
 ) -> None:
+    nodes.nodes[1].run("sysctl", "-w", "net.ipv4.tcp_rmem=4096 131072 6291457")
     with faults.loss(nodes.nodes[1], "eth2", one_in=100):
         found = qualify(nodes, tmp_path)
     assert found.result.code == 9, found.result.text
     assert found.verdicts[NAMES[1]] == "unfit", found.result.text
     assert "pairs, loses packets: NIC eth2 of tcpx-node-1, receiving: " in found.evidence(NAMES[1])
     assert found.verdicts[NAMES[0]] != "unfit", found.result.text
+    first, second = (each["devices"] for each in found.document["nodes"])
+    assert [(each["device"], each["verdict"]) for each in second][1] == ("NIC eth2", "unfit")
+    assert "unfit" not in [each["verdict"] for each in first]
+    # Another setting is no fault, and is said.
+    (differs,) = {text for each in found.document["nodes"] for text in each["differs"]}
+    assert differs.startswith("net.ipv4.tcp_rmem: "), differs
+    assert f"{NAMES[1]} has 4096 131072 6291457" in differs
 
 
 @pytest.mark.parametrize(

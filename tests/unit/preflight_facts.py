@@ -19,6 +19,8 @@ ETH0 = Interface("eth0", True, 1460, 0, ("10.0.0.1",))
 ETH1 = Interface("eth1", True, 8244, 200000, ("10.0.1.1",))
 LO = Interface("lo", True, 65536, 0, ("127.0.0.1",))
 
+TUNING = {f"net.core.{way}mem_max": str(4 << 20) for way in "rw"}
+
 #: A node with nothing wrong.
 GOOD = NodeFacts(
     host="a3-0", node="boot/1", version="0.1.0", source="abc", python="3.11.2",
@@ -28,7 +30,7 @@ GOOD = NodeFacts(
     manager_sockets={}, gpus=(), gpu_models=(), gpus_on_pci=0,
     open_files=65536, locked_memory=-1, shm_free=1 << 30,
     congestion="cubic", congestion_available=("reno", "cubic"),
-    congestion_refusal=None, wmem_max=4 << 20, rmem_max=4 << 20,
+    congestion_refusal=None, tuning=TUNING,
     cpus=tuple(range(8)), cpu_count=8, environment={}, interface_variables={},
 )  # fmt: skip
 GPUS = {"gpus": ("0000:04:00.0", "0000:05:00.0"), "gpu_models": ("H100", "H100")}

@@ -77,7 +77,7 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
         "settings": tables.settings_table(header, defaults=False),
         "defaults": tables.settings_table(header, defaults=True),
         "versions": tables.pairs_table("Versions", header.versions),
-        "facts": tables.pairs_table("Facts of the host of rank 0", header.facts),
+        "facts": tables.pairs_table("Facts of rank 0's host; how nodes are set", header.facts),
         "environment": tables.pairs_table("Environment of rank 0", header.environment),
         "placement": tables.placement_table(header),
         "over_size": [

@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[NodeFacts, str, Severity, tuple[str, ...]]] = {
         with_(congestion_refusal=Refusal("cubic is not available", "modprobe tcp_cubic")),
         "congestion control", WARNING, ("cubic is not available", "modprobe tcp_cubic")),
     "small send buffers": (
-        with_(wmem_max=212992), "TCP buffers", WARNING,
+        with_(tuning={"net.core.wmem_max": "212992"}), "TCP buffers", WARNING,
         ("208 KiB", "sysctl -w net.core.wmem_max=4194304")),
     "bound to one core": (
         with_(cpus=(3,)), "CPUs", WARNING, ("bound to one: 3, 1 of 8", "--bind-to none")),

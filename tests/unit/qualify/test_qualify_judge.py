@@ -111,7 +111,15 @@ def test_a_check_that_failed_is_of_its_node_and_a_difference_of_those_that_diffe
         Finding(Severity.DOUBTFUL, "same Python", "3 of 4 nodes have 3.11, n3 has 3.12"),
         Finding(Severity.GOOD, "same MPI", "n1"),
     ]
-    assert blamed(list(of_preflight(found, NODES))) == ["n1", "n10"]
+    judged = list(of_preflight(found, NODES))
+    assert blamed(judged) == ["n1", "n10"]
+    # Another Python is no fault; who has it is said all the same.
+    unlike = qualification(*judged, nodes=NODES)
+    assert unlike.differences() == ["Python: 3 of 4 nodes have 3.11, n3 has 3.12"]
+    assert unlike.differences("n3") == unlike.differences()
+    assert unlike.differences("n1") == []
+    assert unlike.verdict("n3") == "fit"
+    assert "# differs    Python: 3 of 4 nodes have 3.11, n3 has 3.12" in unlike.lines()
 
 
 def qualification(
@@ -149,10 +157,11 @@ def test_what_was_not_looked_at_is_never_good(
 
 
 def test_there_is_a_line_for_each_that_is_unfit_and_one_for_all_others() -> None:
-    lines = qualification(bad("b"), bad("b")).lines()
+    reasons = [Finding(Severity.BAD, f"step {n}", "why", evidence=Checked("b")) for n in range(4)]
+    lines = qualification(bad("b"), bad("b"), *reasons).lines()
     assert lines == [
-        "unfit       b  pairs: it is b",
-        "unfit       b  pairs: it is b",
+        "unfit       b  pairs: it is b; also step 0: why; also step 1: why; and 2 more, which "
+        "--json has",
         "fit         a, c",
         "# pairs      1.0 s",
     ]
@@ -164,7 +173,7 @@ def test_others_forms_say_the_same() -> None:
     assert [(case.name, case.failure, case.skipped) for case in cases(found)] == [
         ("all nodes", "", ""), ("a", "", ""), ("b", "pairs", ""), ("c", "", ""),
     ]  # fmt: skip
-    fit, code, _ = metrics(found, {"SLURM_JOB_ID": "7"})
+    fit, _, code, _ = metrics(found, {"SLURM_JOB_ID": "7"})
     assert [(labels["node"], value) for labels, value in fit.samples] == [
         ("a", True), ("b", False), ("c", True),
     ]  # fmt: skip
