@@ -36,6 +36,10 @@ class _QualifyCommand(click.Command):
     help="End by then; what did not fit is not judged.",
 )  # fmt: skip
 @click.option(
+    "--pairs", type=click.IntRange(1), default=2048, show_default=True, metavar="N",
+    help="Of more pairs of ranks than this, a sample: neighbours and others.",
+)  # fmt: skip
+@click.option(
     "--gate", default="any-machine", show_default=True, metavar="FILE|NAME",
     help="Limits that the ring must meet, as for `run`.",
 )  # fmt: skip
@@ -50,7 +54,7 @@ class _QualifyCommand(click.Command):
     "--prom", "prom_path", type=click.Path(), metavar="FILE.prom", help="Verdicts for Prometheus."
 )
 def command(
-    hostfile: str | None, ranks: int | None, within: str, gate: str, soak: str,
+    hostfile: str | None, ranks: int | None, within: str, pairs: int, gate: str, soak: str,
     plugin: str | None, abi: str | None, memory: str | None, profile: str,
     json_path: str | None, junit_path: str | None, prom_path: str | None,
 ) -> int:  # fmt: skip
@@ -81,7 +85,7 @@ def command(
     if prom_path is not None:
         require_prom(prom_path)
     asked = Asked(
-        hostfile, ranks, seconds()("--within", within), gate, seconds(True)("--soak", soak),
+        hostfile, ranks, seconds()("--within", within), gate, seconds(True)("--soak", soak), pairs,
         profile, parse_abi(abi), plugin, memory,
     )  # fmt: skip
     found = Qualifier(asked, os.environ).run()

@@ -287,6 +287,10 @@ class RunOptions(PlanOptions):
     all_pairs: bool = option(TEST, False, switch,
         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
         name="all", metavar="", may_be_bare=True, place=1)
+    #: 0: all.
+    most_pairs: int = option(TEST, 0, integer(0),
+        "with --all, a sample of about N pairs if there are more: neighbours and others",
+        name="pairs", metavar="N", place=-1)
 
     op: str = option(OPERATION, "sum", one_of(*OPERATIONS, "all"),
         f"reduction: {', '.join(OPERATIONS)}; all: each in turn",

@@ -80,7 +80,8 @@ def _sender(header: RunHeader, row: Row, receiver: int) -> int:
         return next(a for a, b in pairs_of_text(row.pairs) if b == receiver)
     pattern = patterns.load(header.pattern)
     assert pattern.sender is not None
-    return pattern.sender(row.cycle % rounds_of(header), receiver, header.world)
+    numbers = _rounds_of(header)
+    return pattern.sender(numbers[row.cycle % len(numbers)], receiver, header.world)
 
 
 def is_one_direction(header: RunHeader) -> bool:
@@ -95,15 +96,16 @@ def has_rounds(header: RunHeader) -> bool:
     return pattern is not None and pattern.rounds is not None
 
 
-def rounds_of(header: RunHeader) -> int:
-    """Rounds of a run: those of all pairs, or those without `--all`."""
-    everybody = any(item[:2] == ("all_pairs", "true") for item in header.settings)
-    return _rounds(header.pattern, header.world, everybody)
+def _rounds_of(header: RunHeader) -> Sequence[int]:
+    """The numbers of the rounds that rows of a run have in turn."""
+    told = {name: value for name, value, *_ in header.settings}
+    most = told.get("most_pairs", "0")  # files of older versions have no such setting
+    return _numbers(header.pattern, header.world, told.get("all_pairs") == "true", int(most))
 
 
-@functools.cache
-def _rounds(name: str, world: int, everybody: bool) -> int:
-    return len(patterns.load(name).rounds_run(world, everybody))
+@functools.lru_cache(maxsize=64)
+def _numbers(name: str, world: int, everybody: bool, most_pairs: int) -> Sequence[int]:
+    return patterns.load(name).round_numbers(world, everybody, most_pairs)
 
 
 def _measured(times: NDArray[np.float64], by_batch: NDArray[np.float64]) -> Measured:
@@ -156,7 +158,7 @@ def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[st
     if (
         places is None
         or not has_rounds(header)
-        or rounds_of(header) <= _rounds(header.pattern, header.world, False)
+        or len(_rounds_of(header)) <= len(_numbers(header.pattern, header.world, False, 0))
     ):
         return {}
     found = {}

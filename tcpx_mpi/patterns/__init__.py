@@ -189,7 +189,7 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         of_pairs = rounds.of_pairs
         return Rounds(
             lambda world: [repeated(one, messages) for one in rounds.of(world)],
-            rounds.alone,
+            rounds.chosen,
             None if of_pairs is None else lambda text: repeated(of_pairs(text), messages),
         )
 

@@ -40,6 +40,8 @@ class Asked:
     within_s: float
     gate: str
     soak_s: float
+    #: Of a tournament, about so many pairs at most.
+    pairs: int
     profile: str
     abi: int
     plugin: str | None
@@ -74,7 +76,8 @@ class Qualifier:
 
     def _planned(self) -> list[tuple[str, dict[str, str]]]:
         ring = {**_RING, "gate": self._asked.gate}
-        planned = [(SMOKE, {"pattern": SMOKE}), (TOURNAMENT, _PAIRS), (ALL_AT_ONCE, ring)]
+        pairs = {**_PAIRS, "pairs": str(self._asked.pairs)}
+        planned = [(SMOKE, {"pattern": SMOKE}), (TOURNAMENT, pairs), (ALL_AT_ONCE, ring)]
         if self._asked.soak_s:
             soak = {"duration": f"{self._asked.soak_s:g}s"}
             planned.append(("soak", {**ring, **soak}))

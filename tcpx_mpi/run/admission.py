@@ -168,6 +168,7 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     received = settings.memory_of(sends=False)
     for field, has_effect, why in (
         ("all_pairs", program.first().rounds is not None, "it is of the pattern pairs"),
+        ("most_pairs", settings.all_pairs, "it is of --all"),
         ("unpack", received != "host", "host memory is not unpacked"),
         ("flush", received != "host", "host memory is not flushed"),
         ("registration", settings.memory != "host", "host memory has an address alone"),

@@ -28,9 +28,10 @@ class Rounds:
     """Of a pattern whose rows differ: every size is run once a round, each a pattern of its own,
     and the pattern as a whole has the peers of all."""
 
+    #: All that a run may have, by their numbers.
     of: Callable[[int], Sequence[Pattern]]
-    #: How many of them a run without `--all` has; None: all.
-    alone: int | None = None
+    #: (world, `--all`, `--pairs`) -> the numbers of those that a run has, in order; None: all.
+    chosen: Callable[[int, bool, int], Sequence[int]] | None = None
     #: A row's pairs as text (`text_of_pairs`) -> the pattern of that row, where ranks that look
     #: slow meet others once more; None where pairs cannot be chosen.
     of_pairs: Callable[[str], Pattern] | None = None
@@ -99,12 +100,21 @@ class Pattern:
             refuse = functools.partial(fewer_than_two, self.name)
             object.__setattr__(self, "refuse", refuse)
 
-    def rounds_run(self, world: int, everybody: bool) -> Sequence[Pattern]:
-        """What rows run in turn: itself where all are alike; `everybody`: `--all` was given."""
+    def rounds_run(self, world: int, everybody: bool, most_pairs: int = 0) -> Sequence[Pattern]:
+        """What rows run in turn: itself where all are alike; `everybody`: `--all` was given, and
+        with it `most_pairs`, 0 for no limit."""
         if self.rounds is None:
             return [self]
         rounds = self.rounds.of(world)
-        return rounds if everybody else rounds[: self.rounds.alone]
+        return [rounds[number] for number in self.round_numbers(world, everybody, most_pairs)]
+
+    def round_numbers(self, world: int, everybody: bool, most_pairs: int = 0) -> Sequence[int]:
+        """The numbers of the same, by which `sender` knows them."""
+        if self.rounds is None:
+            return [0]
+        if self.rounds.chosen is None:
+            return range(len(self.rounds.of(world)))
+        return self.rounds.chosen(world, everybody, most_pairs)
 
     def payload_of(self, rank: int, world: int, size_bytes: int) -> BlockTable:
         """The blocks that a rank contributes, wherever they stand at the start."""

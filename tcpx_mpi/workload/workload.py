@@ -147,7 +147,7 @@ class Workload:
     def rounds(self) -> Sequence[Pattern]:
         """If there are several, they take the pattern's place, one in the rows of a cycle."""
         whole = repeated(self.single, self.settings.agg_iters)
-        return whole.rounds_run(self.world, self.settings.all_pairs)
+        return whole.rounds_run(self.world, self.settings.all_pairs, self.settings.most_pairs)
 
     @functools.cached_property
     def single(self) -> Pattern:

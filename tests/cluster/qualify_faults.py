@@ -136,6 +136,16 @@ def in_pairs(nodes: Cluster) -> list[int]:
 
 
 def test_64_ranks_on_one_machine_end_within_the_bound(tmp_path: Path) -> None:
-    words = ("qualify", "--ranks", "64", "--plugin", "softtcpx", "--within", "120s")
+    words = (
+        "qualify",
+        "--ranks",
+        "64",
+        "--plugin",
+        "softtcpx",
+        "--within",
+        "120s",
+        "--pairs",
+        "256",
+    )
     found = run(tcpx_mpi(*words), tmp_path)
     assert found.code in (0, 11, 12), found.text

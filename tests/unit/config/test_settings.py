@@ -49,7 +49,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
     assert {name: after[name] for name in ("average", "op", "blocking", "timeout_s", "json_path",
                                            "per_iter_timing", "trace", "plugin", "channels",
                                            "profile")} == {
-        "average": "all_pairs",
+        "average": "most_pairs",
         "op": "check",
         "blocking": "split_mask",
         "timeout_s": "blocking",

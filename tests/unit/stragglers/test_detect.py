@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from tcpx_mpi.patterns.pairs import encounters, sender_of
+from tcpx_mpi.patterns.pairs import encounter, sample, sender_of
 from tcpx_mpi.stragglers.detect import find_stragglers
 from tcpx_mpi.stragglers.links import (
     ONE_DIRECTION,
@@ -237,8 +237,7 @@ def test_a_way_without_a_time_is_left_out() -> None:
 
 @pytest.mark.parametrize("world", [2, 4, 6, 8, 16, 64])
 def test_every_two_ranks_meet_once_and_everybody_plays_in_every_encounter(world: int) -> None:
-    found = encounters(world)
-    assert len(found) == world - 1
+    found = [encounter(number, world) for number in range(world - 1)]
     for pairs in found:
         assert sorted(rank for pair in pairs for rank in pair) == list(range(world))
     met = [frozenset(pair) for pairs in found for pair in pairs]
@@ -255,3 +254,37 @@ def test_both_ways_are_run_and_the_first_encounter_is_that_of_pair(world: int) -
     }
     assert links == set(itertools.permutations(range(world), 2))
     assert all(sender_of(0, rank + world // 2, world) == rank for rank in range(world // 2))
+
+
+@pytest.mark.parametrize("world", [24, 36, 62, 64, 100, 1000])
+def test_of_many_ranks_a_sample_meets_at_all_distances_in_rounds_that_grow_with_no_rank(
+    world: int,
+) -> None:
+    numbers = sample(world, 2 * world)
+    assert len(numbers) <= 4 + 9  # as many pairs as were asked for, or what tells all apart
+    partners: dict[int, set[int]] = {rank: set() for rank in range(world)}
+    for number in numbers:
+        pairs = encounter(number, world)
+        assert sorted(rank for pair in pairs for rank in pair) == list(range(world))
+        for a, b in pairs:
+            partners[a].add(b)
+            partners[b].add(a)
+    assert min(map(len, partners.values())) >= 4
+    # Its own node has 8 ranks, and its rack 32: it meets several of each, and of others.
+    for rank, met in partners.items():
+        assert sum(other // 8 == rank // 8 for other in met) >= 2, rank
+        assert sum(other // 8 != rank // 8 for other in met) >= 2, rank
+        if world >= 100:
+            assert sum(other // 32 != rank // 32 for other in met) >= 2, rank
+
+
+@pytest.mark.parametrize("world", [2, 4, 6, 8, 16])
+def test_where_there_are_no_more_pairs_than_were_asked_for_all_are_met(world: int) -> None:
+    for most in (0, world * (world - 1) // 2):
+        assert list(sample(world, most)) == list(range(world - 1))
+
+
+def test_a_sample_has_as_many_pairs_as_were_asked_for() -> None:
+    assert len(sample(64, 32 * 20)) == 20
+    assert len(sample(64, 32 * 20 + 1)) == 21
+    assert len(set(sample(64, 32 * 62))) == 62
