@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Mapping
 
 import click
 
@@ -10,7 +12,7 @@ from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.config.parsers import seconds
 from tcpx_mpi.errors import BelowGate, ExitCode, UsageError
-from tcpx_mpi.launch.launcher_rank import under_launcher
+from tcpx_mpi.launch.launcher_rank import srun_without_pmi, under_launcher
 from tcpx_mpi.machine.profiles import AUTO
 
 _EXAMPLES = (
@@ -67,28 +69,43 @@ def command(
     """
     from tcpx_mpi.exchange.junit import write_junit
     from tcpx_mpi.exchange.prometheus import require_prom, write_prom
-    from tcpx_mpi.qualify import results
+    from tcpx_mpi.qualify import launched, results
     from tcpx_mpi.qualify.story import Asked, Qualifier
     from tcpx_mpi.records import require_writable
     from tcpx_mpi.report import write_json
+    from tcpx_mpi.run.admission import WITHOUT_PMI
 
-    if under_launcher(os.environ) is not None:
-        raise UsageError(
-            "qualify starts its ranks itself, for a node that cannot start must not end it: run it "
-            "once, without a launcher, with --hostfile FILE or --ranks N"
-        )
-    if (hostfile is None) == (ranks is None):
+    environ: Mapping[str, str] = os.environ
+    nodes: Mapping[str, int] | None = None
+    if srun_without_pmi(environ):
+        raise UsageError(WITHOUT_PMI)
+    if under_launcher(environ) is not None:
+        if hostfile is not None or ranks is not None:
+            raise UsageError(
+                "a launcher has started this rank, and its nodes are looked at: leave out "
+                "--hostfile and --ranks"
+            )
+        nodes = launched.nodes_of_ranks(profile, os.environ)
+        if nodes is None:
+            return 0
+        environ = launched.outside(environ)
+        ranks = sum(nodes.values()) if len(nodes) == 1 else None
+    elif (hostfile is None) == (ranks is None):
         raise UsageError("qualify needs nodes: give --hostfile FILE or --ranks N, one of them")
     for option, path in (("--json", json_path), ("--junit", junit_path), ("--prom", prom_path)):
         if path is not None:
             require_writable(path, option)
     if prom_path is not None:
         require_prom(prom_path)
-    asked = Asked(
-        hostfile, ranks, seconds()("--within", within), gate, seconds(True)("--soak", soak), pairs,
-        profile, parse_abi(abi), plugin, memory,
-    )  # fmt: skip
-    found = Qualifier(asked, os.environ).run()
+    with contextlib.ExitStack() as stack:
+        if nodes is not None and ranks is None:
+            hostfile = stack.enter_context(launched.as_hostfile(nodes, environ))
+        asked = Asked(
+            hostfile, ranks, seconds()("--within", within), gate, seconds(True)("--soak", soak),
+            pairs, profile, parse_abi(abi), plugin, memory,
+        )  # fmt: skip
+        qualifier = Qualifier(asked, environ)
+    found = qualifier.run()
     print("\n".join(found.lines()))
     if json_path is not None:
         print(f"# wrote {write_json(json_path, found.document())}")

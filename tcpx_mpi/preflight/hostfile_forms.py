@@ -84,6 +84,12 @@ def parse_hosts(text: str, path: str, launcher: Launcher) -> Hosts:
     return Hosts(tuple(reader.hosts.values()), tuple(reader.notes))
 
 
+def line_of(name: str, slots: int, launcher: Launcher) -> str:
+    """A line of a hostfile as this launcher takes it."""
+    reader = _Hydra("", launcher) if launcher.hydra else _OpenMpi("", launcher)
+    return reader.form(name, str(slots))
+
+
 class _Reader:
     """A file as it is read, line by line."""
 

@@ -82,7 +82,8 @@ def of_hostfile(path: str, environ: Mapping[str, str]) -> Hosts:
     with rereadable_hostfile(path) as kept:
         hosts = read_hostfile(kept, launcher, shown=path).lines
         lines = lines_of(kept, hosts)
-    require_known(hosts, path)
+    if not environ.get("SLURM_JOB_ID"):  # which knows its nodes by names of its own
+        require_known(hosts, path)
     # Without slots a launcher takes a node's cores; one rank is enough to tell.
     slots = {host.slots or 1 for host in hosts}
     if len(slots) > 1:

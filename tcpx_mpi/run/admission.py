@@ -116,12 +116,15 @@ def refuse_series(settings: Settings) -> None:
         raise UsageError("--json-stream is of one launch: leave it out with --runs, or use -J")
 
 
+WITHOUT_PMI = (
+    "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
+)
+
+
 def how_to_start(environ: Mapping[str, str], pattern: str) -> str:
     """What to type, to somebody who started one process that nobody meets."""
     if srun_without_pmi(environ):
-        return (
-            "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
-        )
+        return WITHOUT_PMI
     return (
         f"run needs at least 2 ranks: start it with `mpirun -n 4 tcpx-mpi run {pattern}`, "
         "or add --ranks 4"

@@ -66,6 +66,12 @@ def start(
         raise
 
 
+def finish() -> None:
+    """Collective: ends MPI, after which this process is a rank no more."""
+    sys.excepthook = sys.__excepthook__  # nobody waits for it
+    load().Finalize()
+
+
 def _on_one_machine(environ: Mapping[str, str]) -> bool:
     """Whether a launcher of ours has all ranks here, and shared memory has room for their messages
     (containers are given 64 MiB)."""

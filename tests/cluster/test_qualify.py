@@ -7,8 +7,9 @@ from pathlib import Path
 import network_faults as faults
 import pytest
 from jobs import run, tcpx_mpi
+from launcher import Launcher
 from nodes import NAMES, Cluster
-from qualified import qualify
+from qualified import WITHIN, qualify, read_qualified
 
 pytestmark = pytest.mark.multirank
 
@@ -56,10 +57,31 @@ def test_a_bad_call_is_refused_in_a_line_before_any_rank_starts(
     assert said in refused.errors[0]
 
 
-def test_a_rank_of_somebody_elses_launcher_is_refused(tmp_path: Path) -> None:
+def test_a_rank_of_somebody_elses_launcher_is_told_to_name_no_nodes(tmp_path: Path) -> None:
     refused = run(
         tcpx_mpi("qualify", "--ranks", "2"), tmp_path,
         {"PMIX_RANK": "0", "SLURM_NTASKS": "2"},
     )  # fmt: skip
     assert refused.code == 2, refused.text
-    assert "qualify starts its ranks itself" in refused.errors[0]
+    assert "leave out --hostfile and --ranks" in refused.errors[0]
+    refused = run(
+        tcpx_mpi("qualify"), tmp_path, {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
+    )
+    assert refused.code == 2, refused.text
+    assert "srun --mpi=pmix" in refused.errors[0]
+
+
+@pytest.mark.variant  # as qualify without a launcher, after the ranks have told where they are
+def test_ranks_of_an_mpirun_are_the_nodes_and_the_first_of_them_looks_at_all(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    first, second = launcher.cluster.nodes
+    words = ("qualify", "--plugin", "softtcpx", "--within", WITHIN, "--json", "q.json")
+    with faults.loss(second, "eth2", one_in=100):
+        result = run(launcher.command(*words, NCCL_SOCKET_IFNAME="eth1,eth2"), tmp_path)
+    found = read_qualified(launcher.cluster, result)
+    assert found.result.code == 9, result.text
+    assert found.verdicts[NAMES[1]] == "unfit", result.text
+    assert "pairs, loses packets: NIC eth2 of tcpx-node-1, receiving: " in found.evidence(NAMES[1])
+    assert not second.file("q.json").exists()
+    assert first.file("q.json").exists()
