@@ -179,7 +179,7 @@ SUITES = {
     ),
     "slurm": Suite(
         "the jobs under a real Slurm of two nodes on this machine",
-        ("slurm/under_slurm.py",),
+        ("slurm/under_slurm.py", "slurm/qualified_nodes.py"),
         environ={"TCPX_MPI_REQUIRE": "mpi,slurm,pmix"},
         needs=(
             *programs("slurmctld slurmd sbatch srun scontrol scancel", f"{_APT} slurm-wlm"),

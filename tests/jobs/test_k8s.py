@@ -18,10 +18,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from tcpx_mpi.cli.preflight import command as preflight_command
 from tcpx_mpi.cli.run import command as run_command
 
 K8S = Path(__file__).parents[2] / "jobs" / "k8s"
-JOB, MPIJOB = K8S / "job.yaml", K8S / "mpijob.yaml"
+JOB, MPIJOB, INIT = K8S / "job.yaml", K8S / "mpijob.yaml", K8S / "init-container.yaml"
 VERSION = "1.37"
 
 #: Of kubeflow.org/v2beta1, as far as the file uses it; pod templates are validated as pods.
@@ -83,7 +84,7 @@ def containers(template: dict[str, Any]) -> list[dict[str, Any]]:
     return [*spec.get("initContainers", []), *spec["containers"]]
 
 
-@pytest.mark.parametrize("path", [JOB, MPIJOB], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [JOB, MPIJOB, INIT], ids=lambda path: path.stem)
 def test_every_document_is_valid_for_kubernetes(path: Path) -> None:
     for kind, document in documents(path).items():
         if kind != "MPIJob":
@@ -98,6 +99,18 @@ def test_the_mpijob_has_the_shell_of_its_operator_and_valid_pods() -> None:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
         pod["spec"] = replica["template"]["spec"]
         kubernetes_validate.validate(pod, VERSION, strict=True)
+
+
+def test_the_init_container_asks_for_what_the_ranks_of_the_job_have() -> None:
+    (fit,) = documents(INIT)["Pod"]["spec"]["initContainers"]
+    _, ranks = containers(documents(JOB)["Job"]["spec"]["template"])
+    assert fit["image"] == ranks["image"]
+    assert fit["resources"] == ranks["resources"]
+    assert all(item in ranks["env"] for item in fit["env"])
+    assert all(mount in ranks["volumeMounts"] for mount in fit["volumeMounts"])
+    assert fit["command"][:2] == ["tcpx-mpi", "preflight"]
+    context = preflight_command.make_context("preflight", fit["command"][2:])
+    assert context.params["plugin"] == "tcpx"
 
 
 def test_a_mistake_is_seen() -> None:

@@ -19,6 +19,7 @@ from jobs import run as run_job
 from page_commands import documented
 
 from tcpx_mpi import patterns
+from tcpx_mpi.cli.qualify import command as qualify_command
 from tcpx_mpi.cli.run import command as run_command
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.launch.launcher_rank import LauncherRank
@@ -42,6 +43,10 @@ each_job = pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
 #: Those that run one pattern, once.
 SINGLE = [job for job in JOBS if job.stem in ("mesh", "ring")]
 each_single_job = pytest.mark.parametrize("job", SINGLE, ids=lambda job: job.stem)
+#: Those that start mpirun themselves: all but the one that has it started, as often as it takes.
+QUALIFY = REPOSITORY / "jobs" / "qualify.sbatch"
+STARTING = [job for job in JOBS if job != QUALIFY]
+each_starting_job = pytest.mark.parametrize("job", STARTING, ids=lambda job: job.stem)
 SWEEP, NCCL_TESTS = (REPOSITORY / "jobs" / f"{name}.sbatch" for name in ("sweep", "nccl-tests"))
 
 
@@ -131,7 +136,7 @@ def pass_to_mpirun(job: Path, place: Path, code: int = 0, **variables: str) -> P
 
 
 def test_the_jobs_are_there() -> None:
-    names = ["mesh", "nccl-tests", "ring", "sweep"]
+    names = ["mesh", "nccl-tests", "qualify", "ring", "sweep"]
     assert [job.name for job in JOBS] == [f"{name}.sbatch" for name in names]
 
 
@@ -154,7 +159,7 @@ def test_slurm_finds_every_option_and_knows_it(job: Path) -> None:
     assert options["job-name"] == f"tcpx-mpi-{job.stem}"
 
 
-@each_job
+@each_starting_job
 def test_mpirun_starts_as_many_ranks_as_slurm_has_tasks(job: Path, tmp_path: Path) -> None:
     options = sbatch_options(job)
     tasks = int(options["ntasks-per-node"])
@@ -195,7 +200,36 @@ def test_every_variable_can_be_given_and_names_with_blanks_stay_whole(
     assert settings.hdf5_path.startswith(f"{tmp_path}/my results/")
 
 
-@each_job
+def test_the_job_that_qualifies_gives_the_nodes_of_its_allocation_and_ends_with_the_verdict(
+    tmp_path: Path,
+) -> None:
+    venv, called = tmp_path / "my venv", tmp_path / "called"
+    for path, text in (
+        (
+            tmp_path / "bin" / "scontrol",
+            "#!/bin/sh\ntest $1.$2 = show.hostnames && printf 'a\\nb\\n'\n",
+        ),
+        (venv / "bin" / "tcpx-mpi", f'#!/bin/sh\nprintf "%s\\n" "$@" >{called}\nexit 9\n'),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    own = {"SLURM_JOB_NODELIST": "[a-b]", "VENV": str(venv), "WITHIN": "50s"}
+    environ = {**os.environ, **slurm_variables(QUALIFY, tmp_path, **own)}
+    environ["PATH"] = f"{tmp_path / 'bin'}:{environ['PATH']}"
+    done = subprocess.run(["bash", str(QUALIFY)], env=environ, cwd=tmp_path, timeout=60)
+    assert done.returncode == 9
+    words = called.read_text().splitlines()
+    assert words[0] == "qualify"
+    with qualify_command.make_context("qualify", words[1:], obj=words) as context:
+        given = context.params
+    assert (given["plugin"], given["within"], given["gate"]) == ("tcpx", "50s", "any-machine")
+    hosts = Path(given["hostfile"])
+    assert hosts.parent == tmp_path / "results" / "tcpx-mpi-qualify-4711"
+    assert hosts.read_text() == "a slots=8\nb slots=8\n"
+
+
+@each_starting_job
 def test_the_exit_code_of_the_ranks_is_that_of_the_job(job: Path, tmp_path: Path) -> None:
     pass_to_mpirun(job, tmp_path, code=5)  # and nothing is started after it
 

@@ -14,7 +14,8 @@ from private_slurm import Slurm, slurm
 
 
 @pytest.fixture(scope="session")
-def cluster(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+def user_environ(mpirun_path: str) -> dict[str, str]:
+    """Of who submits; a skip where there is no Slurm."""
     if lacking := suites.missing(suites.SUITES["slurm"]):
         pytest.skip(f"needs slurm: {', '.join(need.what for need in lacking)} not found")
     environ = {
@@ -24,7 +25,14 @@ def cluster(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         if not name.startswith(("PRTE_MCA_", "SLURM_", "SBATCH_"))
     }
     environ["PATH"] = os.pathsep.join([str(Path(mpirun_path).parent), environ["PATH"]])
-    with slurm(tmp_path_factory.mktemp("slurm"), environ) as running:
+    return environ
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    user_environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Slurm]:
+    with slurm(tmp_path_factory.mktemp("slurm"), user_environ) as running:
         yield running
 
 

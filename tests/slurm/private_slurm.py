@@ -192,8 +192,8 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def slurm(folder: Path, environ: Mapping[str, str]) -> Iterator[Slurm]:
-    """A cluster of two nodes that takes jobs; always stopped."""
+def slurm(folder: Path, environ: Mapping[str, str], more: str = "") -> Iterator[Slurm]:
+    """A cluster of two nodes that takes jobs, with `more` of a configuration; always stopped."""
     (folder / "munge").mkdir(mode=0o755)
     (folder / "state").mkdir()
     key = folder / "munge" / "key"
@@ -207,6 +207,7 @@ def slurm(folder: Path, environ: Mapping[str, str]) -> Iterator[Slurm]:
             f"NodeName={node} NodeHostname={socket.gethostname().split('.')[0]} "
             f"NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} RealMemory=1000\n"
         )
+    text += more
     text += f"PartitionName=all Nodes={','.join(NODES)} Default=YES State=UP MaxTime=10:00:00\n"
     configuration.write_text(text)
     mark = f"{_MARK}={secrets.token_hex(8)}"
