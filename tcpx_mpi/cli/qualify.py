@@ -17,6 +17,7 @@ from tcpx_mpi.machine.profiles import AUTO
 
 _EXAMPLES = (
     "tcpx-mpi qualify --hostfile hostfiles/tcpx.txt --within 90s",
+    "srun --mpi=pmix --ntasks-per-node=8 tcpx-mpi qualify",
     "tcpx-mpi qualify --ranks 16 --prom /var/lib/node_exporter/qualify.prom",
 )
 
@@ -64,8 +65,8 @@ def command(
 
     Preflight on all nodes, a message between every two ranks, `pairs --all` (who is slow, who loses
     packets) and a ring beside plain TCP that must meet a gate. It starts the ranks itself, several
-    times. Exit code: 0 all fit, 9 one is not, 12 the time was over before all was looked at, 11 the
-    machines are too noisy to tell.
+    times; under mpirun or srun on the nodes of their ranks. Exit code: 0 all fit, 9 one is not, 12
+    the time was over before all was looked at, 11 the machines are too noisy to tell.
     """
     from tcpx_mpi.exchange.junit import write_junit
     from tcpx_mpi.exchange.prometheus import require_prom, write_prom

@@ -21,7 +21,9 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
 #: Of these only podman need not be there.
-PROGRAMS = ("bash", "sh", "env", "sleep", "cat", "ls", "mkdir", "rm", "uname", "hostname", "podman")
+PROGRAMS = ("bash", "sh", "env", "sleep", "cat", "ls", "mkdir", "rm", "uname", "hostname", "podman",
+            # of jobs/node/check.sh
+            "dirname", "readlink", "timeout", "sed", "head", "tail", "tr")  # fmt: skip
 #: The shells by the paths that scripts have; users by name; where the loader looks besides.
 FILES = ("/bin/bash", "/bin/sh", "/etc/passwd", "/etc/group", "/etc/ld.so.cache")
 #: Open MPI keeps its session below the second.

@@ -6,9 +6,11 @@ networks are kept in folders of the test's own.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,3 +212,66 @@ def test_the_job_for_kubernetes_ends_in_both_pods_with_the_verdict_of_its_run(
         assert [info.host for info in run.header.ranks] == ["tcpx-mpi-0"] * 2 + ["tcpx-mpi-1"] * 2
     finally:
         shell(f"podman kube down {played}", environ=environ)
+
+
+# --- In front of a job ----------------------------------------------------------------------------
+
+INIT = TREE / "jobs" / "k8s" / "init-container.yaml"
+MONITOR = json.loads((TREE / "jobs" / "k8s" / "node-problem-detector.json").read_text())
+
+
+def guarded_pod(folder: Path, plugin: str) -> Path:
+    """The pod whose init container is that of the page: without GPUs, and with this plugin."""
+    pod = yaml.safe_load(INIT.read_text())
+    spec = pod["spec"]
+    del spec["volumes"]
+    for container in (*spec["initContainers"], *spec["containers"]):
+        container["image"] = "localhost/tcpx-mpi:here"
+        container["imagePullPolicy"] = "IfNotPresent"
+        for absent in ("env", "resources", "volumeMounts"):
+            container.pop(absent, None)
+    (fit,) = spec["initContainers"]
+    fit["command"] = [plugin if word == "tcpx" else word for word in fit["command"]]
+    path = folder / "init.yaml"
+    path.write_text(yaml.safe_dump(pod))
+    return path
+
+
+@pytest.mark.usefixtures("pods")
+@pytest.mark.parametrize(("plugin", "starts"), [("softtcpx", True), ("/none.so", False)])
+def test_an_init_container_stops_a_pod_on_a_node_that_is_not_ready(
+    plugin: str, starts: bool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    played = guarded_pod(tmp_path, plugin)
+    try:
+        up = shell(f"podman kube play {played}", environ=environ)
+        said = shell(
+            "podman wait tcpx-mpi-fit-work; podman logs tcpx-mpi-fit-work", environ=environ
+        )
+        assert ("the job of this pod" in said.stdout) == starts, up.stdout + up.stderr + said.stderr
+        why = shell("podman logs tcpx-mpi-fit-fit 2>&1", environ=environ).stdout
+        assert ("FAILED" in why) != starts, why
+    finally:
+        shell(f"podman kube down {played}", environ=environ)
+
+
+@pytest.mark.usefixtures("pods")
+@pytest.mark.parametrize(("plugin", "code"), [("softtcpx", 0), ("/none.so", 1)])
+def test_node_problem_detector_gets_one_line_and_its_codes(
+    plugin: str, code: int, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """The command of its rule, as it calls it: without arguments, its output cut."""
+    shutil.copy(TREE / "jobs" / "node" / "check.sh", tmp_path)
+    (tmp_path / "node.conf").write_text(f"VENV={sys.prefix} PLUGIN={plugin}\n")
+    (rule,) = MONITOR["rules"]
+    folder = Path(rule["path"]).parent
+    done = shell(
+        f"podman run --rm -v {tmp_path}:{folder}:ro localhost/tcpx-mpi:here {rule['path']}",
+        environ=environ,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    (line,) = done.stdout.splitlines()
+    if code == 0:
+        assert line == MONITOR["conditions"][0]["message"]
+    else:
+        assert "/none.so): no such file" in line[: MONITOR["pluginConfig"]["max_output_length"]]
