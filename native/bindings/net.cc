@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "bindings/bind.h"
@@ -127,11 +128,12 @@ Answer<Address> iflush(Table& t, Address comm, const std::vector<Address>& data,
   return Answer<Address>(code, number(request));
 }
 
-// Sizes begin as -1: what stays so was not written.
+// Sizes begin as -1: what stays so was not written. Of 0 receives, as of a flush, there are none:
+// the plugin has NULL in their place.
 std::tuple<int, int, std::vector<int>> test(Table& t, Address request, int receives) {
   int done = 0;
-  std::vector<int> sizes(static_cast<size_t>(std::max(receives, 1)), -1);
-  const int code = t.net().test(pointer(request), &done, sizes.data());
+  std::vector<int> sizes(static_cast<size_t>(std::max(receives, 0)), -1);
+  const int code = t.net().test(pointer(request), &done, sizes.empty() ? nullptr : sizes.data());
   return {code, done, sizes};
 }
 

@@ -16,6 +16,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea, host_bytes
 from tcpx_mpi.conform.outcome import Broken, NotTried
 from tcpx_mpi.conform.properties import UNPACK, UNPACK_VERSION, Properties, decode
+from tcpx_mpi.transport.in_place import need_of_flush
 
 #: Bytes after a handle's own, by which writing beyond it is seen.
 _GUARD = 128
@@ -29,6 +30,10 @@ _UNPACK_REQUEST_BYTES = 512 << 10
 
 #: Calls of which the plugin's own words are kept.
 _SET_UP = ("init", "devices", "raw_properties", "listen", "connect", "accept", "reg_mr")
+
+
+#: Of a receive: its address, its bytes, its region.
+Part = tuple[int, int, int]
 
 
 @dataclass
@@ -63,7 +68,7 @@ class Receive:
     number: int
     n: int = 1
     #: (address, size, region) of each part, which is flushed where NCCL flushes.
-    parts: tuple[tuple[int, int, int], ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def comm(self) -> int:
@@ -95,6 +100,11 @@ class Bench:
         self.tell("loading the plugin")
         self.table = _native.Table(self.path, self.abi)
         return self.table
+
+    def use(self, gpu: Gpu) -> None:
+        """Messages are in its memory from now on, and it is current on this thread."""
+        self.gpu = gpu
+        gpu.make_current()
 
     def start(self) -> Bench:
         """Loads and initialises it, and reads the properties of each device, as NCCL does."""
@@ -162,9 +172,16 @@ class Bench:
         return bool(self.properties.ptr_support & 2)
 
     @property
+    def in_place(self) -> bool:
+        """Whether it puts what is received into a GPU's memory itself."""
+        return self.memory != "host" and not self.unpacks
+
+    @property
     def flushes(self) -> bool:
         """Whether NCCL would flush what is received into this memory."""
-        return self.memory != "host" and not self.unpacks and bool(self.properties.force_flush)
+        asked = {"force_flush": self.properties.force_flush}
+        capability = self.gpu.facts["capability"] if self.gpu is not None else None
+        return self.in_place and bool(need_of_flush("", asked, os.environ, capability))
 
     @property
     def gathers(self) -> bool:
@@ -304,12 +321,17 @@ class Bench:
         self.until(step, "irecv was busy (a NULL request), and took nothing")
         return made[0]
 
-    def done(self, posted: Send | Receive) -> list[int] | None:
-        """The sizes of a request that is done; None: not yet."""
+    def tested(self, posted: Send | Receive) -> list[int] | None:
+        """The sizes of a request that is done; None: not yet. Of a receive nothing follows."""
         done, sizes = self.good("test", posted.request, posted.n)
-        if done and isinstance(posted, Receive):
-            self._taken(posted)
         return list(sizes) if done else None
+
+    def done(self, posted: Send | Receive) -> list[int] | None:
+        """The sizes of a request that is done; None: not yet. A receive is in its place then."""
+        sizes = self.tested(posted)
+        if sizes is not None and isinstance(posted, Receive):
+            self._taken(posted, sizes)
+        return sizes
 
     def finish(self, *posted: Send | Receive) -> list[list[int]]:
         """Polls all of them, the oldest of each comm, until each is done; their sizes."""
@@ -326,23 +348,31 @@ class Bench:
         self.until(step, "not every request was done")
         return [found for found in sizes if found is not None]
 
-    def _taken(self, receive: Receive) -> None:
+    def _taken(self, receive: Receive, sizes: list[int]) -> None:
         """What follows on a receive that is done: to its place, and its slot given back."""
         if self.gathers:
             self._gather(receive)
-        if self.flushes:
-            self._flush(receive)
+        # NCCL flushes nothing where test writes no size; that is a clause of its own.
+        parts = [
+            (at, said if said >= 0 else size, region)
+            for (at, size, region), said in zip(receive.parts, sizes, strict=False)
+        ]
+        if self.flushes and any(size > 0 for _, size, _ in parts):
+            self.flush(receive.pair, *parts)
+        self.consumed(receive)
+
+    def flush(self, pair: Pair, *parts: Part) -> bool:
+        """What was put in place is made visible, as NCCL does it. False: done without a request."""
+        addresses, sizes, regions = map(list, zip(*parts, strict=True))
+        if not (request := self.good("iflush", pair.receive, addresses, sizes, regions)):
+            return False
+        self.until(lambda: bool(self.good("test", request, 0)[0]), "iflush did not end")
+        return True
+
+    def consumed(self, receive: Receive) -> None:
+        """The slot of a receive is given back, where the plugin waits for that."""
         if "irecvConsumed" in self.table.extras():
             self.good("irecv_consumed", receive.pair.receive, receive.n, receive.request)
-
-    def _flush(self, receive: Receive) -> None:
-        """What was put in place is made visible, as NCCL does it: parts of 0 bytes are left out."""
-        parts = [part for part in receive.parts if part[1] > 0]
-        if not parts:
-            return
-        addresses, sizes, regions = map(list, zip(*parts, strict=True))
-        if request := self.good("iflush", receive.pair.receive, addresses, sizes, regions):
-            self.until(lambda: bool(self.good("test", request, receive.n)[0]), "iflush did not end")
 
     def _gather(self, receive: Receive) -> None:
         """Fragments of the bounce buffer to where the message was to be."""

@@ -15,6 +15,13 @@ from tcpx_mpi.conform.outcome import Broken
 POISON = 0xEE
 #: What NCCL has in flight on a comm that it does not share.
 STEPS = 8
+#: Receives of a group that are tried, where there may be more, and the tag of the first.
+_MOST_GROUPED, FIRST_TAG = 8, 50
+
+
+def most_grouped(bench: Bench) -> int:
+    """How many receives of a group are tried."""
+    return min(bench.properties.max_recvs, _MOST_GROUPED)
 
 
 class Loopback:
@@ -31,6 +38,21 @@ class Loopback:
 
     def receive(self, size: int, offset: int = 0, tag: int = 0) -> Receive:
         return self.bench.receive(self.pair, self.target, size, self.there, offset, tag)
+
+    def receive_group(self, most: int) -> Receive:
+        """So many receives of a page each in one request, one behind the other."""
+        where = [self.target.address + at * PAGE for at in range(most)]
+        tags = [FIRST_TAG + at for at in range(most)]
+        request = self.bench.good(
+            "irecv", self.pair.receive, where, [PAGE] * most, tags, [self.there] * most
+        )
+        if request == 0:
+            raise Broken("a group of receives on an idle comm was busy")
+        self.pair.receives += 1
+        parts = tuple((at, PAGE, self.there) for at in where)
+        return Receive(
+            self.pair, request, self.target, 0, PAGE, self.pair.receives - 1, most, parts
+        )
 
     def close(self) -> None:
         self.bench.good("dereg_mr", self.pair.send, self.here)
@@ -53,6 +75,14 @@ class Loopback:
         self.expect(size)
         if (self.target.bytes[size:] != POISON).any():
             raise Broken(f"bytes behind a message of {size} bytes were written")
+
+    def expect_neighbours(self, size: int, offset: int) -> None:
+        """No byte before this place, nor behind it."""
+        got = self.target.bytes
+        before, behind = got[:offset] != POISON, got[offset + size :] != POISON
+        for count, where in ((before.sum(), "before"), (behind.sum(), "behind")):
+            if count:
+                raise Broken(f"{count} bytes {where} a message of {size} at {offset} were written")
 
 
 def one_after_another(sizes: Iterable[int]) -> tuple[list[tuple[int, int]], int]:

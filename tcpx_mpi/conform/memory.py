@@ -16,6 +16,8 @@ PAGE = mmap.PAGESIZE
 _PERIOD = (1 << 20) + 7
 _DRIVER = "libcuda.so.1"
 _MOST_SAID = 500
+#: CUDA's number of the kind of handle.
+_DMA_BUF = 1
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -64,16 +66,16 @@ def host_bytes(address: int, size: int) -> Bytes | None:
 
 
 class Gpu:
-    """The first GPU that CUDA shows, current on the calling thread. By the driver alone.
+    """A GPU that CUDA shows, current on the calling thread. By the driver alone.
 
     Raises _native.CudaUnavailable.
     """
 
-    def __init__(self) -> None:
-        _native.cuda_devices()  # says in a line what is missing
+    def __init__(self, ordinal: int = 0) -> None:
+        self.facts = _native.cuda_devices()[ordinal]  # says in a line what is missing
         self._driver = ctypes.CDLL(_DRIVER)
         self._context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), 0)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
         self.make_current()
 
     def make_current(self) -> None:
@@ -82,9 +84,23 @@ class Gpu:
 
     def allocate(self, size: int) -> int:
         """The address of so many bytes, at a page's beginning. They live as long as the process."""
+        return -(-self.allocation(size + PAGE) // PAGE) * PAGE
+
+    def allocation(self, size: int) -> int:
+        """The address of an allocation of so many bytes, for `free`."""
         pointer = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size + PAGE))
-        return -(-pointer.value // PAGE) * PAGE
+        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        return pointer.value
+
+    def free(self, address: int) -> None:
+        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def exported(self, address: int, size: int) -> int:
+        """The descriptor of a dma-buf of these pages."""
+        file = ctypes.c_int(-1)
+        where = (ctypes.c_uint64(address), ctypes.c_size_t(size), _DMA_BUF, ctypes.c_ulonglong(0))
+        self._call("cuMemGetHandleForAddressRange", ctypes.byref(file), *where)
+        return file.value
 
     def copy(self, to: int, source: int, size: int) -> None:
         """Between any two of host and GPU; `wait` afterwards."""
@@ -101,11 +117,11 @@ class Gpu:
 
 
 class GpuArea(Area):
-    """Memory of a GPU; what is there is had by a copy."""
+    """Memory of a GPU; what is there is had by a copy. `address`: it is allocated already."""
 
-    def __init__(self, gpu: Gpu, size: int) -> None:
+    def __init__(self, gpu: Gpu, size: int, address: int = 0) -> None:
         self.size = max(-(-size // PAGE), 1) * PAGE
-        self._gpu, self.address = gpu, gpu.allocate(self.size)
+        self._gpu, self.address = gpu, address or gpu.allocate(self.size)
 
     @property
     def bytes(self) -> Bytes:

@@ -18,6 +18,10 @@ _IN_FLIGHT = (
     0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 8255, 8256, 8257, 8320, 0, 65535,
     65536, 65537, 524287, 524288, 524289, 0, 1 << 20, (1 << 21) + 4097, 3,
 )  # fmt: skip
+#: (offset, size) of messages between bytes that are nobody's.
+_PLACES = (
+    (PAGE, PAGE), (PAGE + 1, 1), (2 * PAGE - 1, 2), (63, 65), (3 * PAGE + 7, 2 * PAGE + 1),
+)  # fmt: skip
 #: The most requests that NCCL has of a comm.
 _MOST_REQUESTS, _MOST_OF_V6 = 32, 8
 _LONG_RUN = 150
@@ -85,6 +89,17 @@ def _shorter(bench: Bench) -> str:
     loopback.expect_alone(1000)
     loopback.close()
     return "1000 bytes arrived in a receive of more"
+
+
+def _neighbours(bench: Bench) -> str:
+    loopback = Loopback(bench.start(), 8 * PAGE)
+    for offset, size in _PLACES:
+        loopback.target.poison(POISON)
+        receive = loopback.receive(size, offset)
+        bench.finish(loopback.send(size, offset), receive)
+        loopback.expect_neighbours(size, offset)
+    loopback.close()
+    return f"{len(_PLACES)} messages between bytes that stayed as they were"
 
 
 def _reported(bench: Bench) -> str:
@@ -308,6 +323,14 @@ CLAUSES = (
         needs=("message",),
     ),
     Clause(
+        "neighbours", _neighbours,
+        what="A message leaves the bytes around it alone, those before it, too, wherever it lies.",
+        why="A plugin that moves whole words or pages writes over what is beside.",
+        source="ncclNet_vN_t",
+        nccl="Has the receives of several steps side by side in one buffer.",
+        needs=("message",),
+    ),
+    Clause(
         "reported-size", _reported,
         what="test writes the bytes that came, where a receive is done, or no size; it has to where"
         " receives into GPU memory may need a flush.",
@@ -339,7 +362,7 @@ CLAUSES = (
         why="A large message, an empty one and an odd place are each easy alone.",
         source="ncclNet_vN_t",
         nccl=f"Has {STEPS} steps of a connection in flight, the last one shorter.",
-        needs=("order", "sizes", "send-first"),
+        needs=("order", "sizes", "send-first", "neighbours"),
     ),
     Clause(
         "full", _full,

@@ -1,4 +1,4 @@
-"""Clauses of what not every message has: groups, tags, no completion, a flush, 2 GiB."""
+"""Clauses of what not every message has: groups, tags, no completion, 2 GiB."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ import numpy as np
 from tcpx_mpi import _native
 from tcpx_mpi.conform.bench import Bench, Receive, Send
 from tcpx_mpi.conform.clause import Clause
-from tcpx_mpi.conform.loopback import POISON, Loopback
+from tcpx_mpi.conform.loopback import FIRST_TAG, POISON, Loopback, most_grouped
 from tcpx_mpi.conform.memory import PAGE, Area
 from tcpx_mpi.conform.outcome import Broken, NotOffered, NotTried
 
 #: More than an int says; below 2 GiB little memory lies there again and again.
 _ABOVE = (2 << 30) + 4097
 _REPEATED = 8 << 20
-#: Receives of a group that are tried, where there may be more.
-_MOST_GROUPED = 8
 #: Events that a profiler knows: start, stop, update, update and stop.
 _PROFILER_TYPES = 4
 
 
 def _grouped(bench: Bench) -> str:
     bench.start()
-    if (most := min(bench.properties.max_recvs, _MOST_GROUPED)) < 2:
+    if (most := most_grouped(bench)) < 2:
         raise NotOffered(f"maxRecvs is {bench.properties.max_recvs}")
     loopback = Loopback(bench, most * PAGE)
-    receive = _group(bench, loopback, most)
-    sends = [loopback.send(100 + at, at * PAGE, tag=50 + at) for at in range(most)]
+    receive = loopback.receive_group(most)
+    sends = [loopback.send(100 + at, at * PAGE, tag=FIRST_TAG + at) for at in range(most)]
     bench.finish(receive, *sends)
     for at in range(most):
         loopback.expect(100 + at, at * PAGE)
@@ -41,31 +39,17 @@ def _grouped(bench: Bench) -> str:
 
 def _tags(bench: Bench) -> str:
     bench.start()
-    if (most := min(bench.properties.max_recvs, _MOST_GROUPED)) < 2:
+    if (most := most_grouped(bench)) < 2:
         said = bench.properties.max_recvs
         raise NotOffered(f"maxRecvs is {said}, so the order tells whose a message is")
     loopback = Loopback(bench, most * PAGE)
-    receive = _group(bench, loopback, most)
-    sends = [loopback.send(100 + at, at * PAGE, tag=50 + at) for at in reversed(range(most))]
+    receive = loopback.receive_group(most)
+    sends = [loopback.send(100 + at, at * PAGE, tag=FIRST_TAG + at) for at in reversed(range(most))]
     bench.finish(receive, *sends)
     for at in range(most):
         loopback.expect(100 + at, at * PAGE)
     loopback.close()
     return "messages go where their tag is"
-
-
-def _group(bench: Bench, loopback: Loopback, most: int) -> Receive:
-    where = [loopback.target.address + at * PAGE for at in range(most)]
-    tags = [50 + at for at in range(most)]
-    request = bench.good(
-        "irecv", loopback.pair.receive, where, [PAGE] * most, tags, [loopback.there] * most
-    )
-    if request == 0:
-        raise Broken("a group of receives on an idle comm was busy")
-    loopback.pair.receives += 1
-    parts = tuple((at, PAGE, loopback.there) for at in where)
-    number = loopback.pair.receives - 1
-    return Receive(loopback.pair, request, loopback.target, 0, PAGE, number, most, parts)
 
 
 def _optional(bench: Bench) -> str:
@@ -118,23 +102,6 @@ def _profiler(bench: Bench) -> str:
         if not 0 <= kind < _PROFILER_TYPES:
             raise Broken(f"profFunction was called with an event of type {kind}")
     return f"{len(events)} events, of its handles" if events else "it tells the profiler nothing"
-
-
-def _flush(bench: Bench) -> str:
-    if not bench.start().takes_gpus:
-        raise NotOffered("its ptrSupport has no GPU memory, and NCCL flushes nothing else")
-    if bench.gathers:
-        raise NotTried("receives of a plugin that unpacks are not flushed")
-    loopback = Loopback(bench, PAGE)
-    receive = loopback.receive(PAGE)
-    bench.finish(loopback.send(PAGE), receive)
-    where = ([loopback.target.address], [PAGE], [loopback.there])
-    request = bench.good("iflush", loopback.pair.receive, *where)
-    if request:
-        bench.finish(Send(loopback.pair.receive, request))
-    loopback.expect(PAGE)
-    loopback.close()
-    return "iflush ended" if request else "nothing to wait for"
 
 
 def _large(bench: Bench) -> str:
@@ -234,15 +201,6 @@ CLAUSES = (
         source="ncclProfilerCallback_t, v10 and later",
         nccl="Always gives its function, and reads what the handle points to where it is called.",
         needs=("phandle",), since=10,
-    ),
-    Clause(
-        "flush", _flush,
-        what="iflush of a receive ends, by a request or at once.",
-        why="Data in a GPU's memory may be under way when test says done.",
-        source="iflush of ncclNet_vN_t",
-        nccl="Calls it for GPU memory alone, and of a receive whose size test has written: host"
-        " memory is tried as the nearest to it.",
-        needs=("message",), hurts=False,
     ),
     Clause(
         "large-message", _large,

@@ -12,6 +12,7 @@ from tcpx_mpi.conform.suite import Version, try_all
 from tcpx_mpi.conform.table import CLAUSES, with_needs
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.plugin import find
+from tcpx_mpi.transport.load_plugin import IN_PLACE_KIND, LIKE_VARIABLE
 
 #: What TCPX and softtcpx hang without.
 _CHUNK_BYTES = "524288"
@@ -47,9 +48,12 @@ def try_versions(request: Request, environ: MutableMapping[str, str]) -> list[Ve
     if memory == "cuda" and (why := why_no_gpu()):
         raise UsageError(f"--memory cuda: {why}; use host")
     if memory != "host":
-        files = [file for file in files if _takes_memory_of_gpus(file)]
+        files = [file for file in files if _takes_memory_of_gpus(file, environ)]
         if not files:
-            raise UsageError(f"--memory {memory} needs a device side, which v6 has not: use host")
+            raise UsageError(
+                f"--memory {memory} needs a device side, which v6 of softtcpx has not: use host, "
+                f"or {LIKE_VARIABLE}={IN_PLACE_KIND}"
+            )
     environ.setdefault(find.CHUNK_VARIABLE, _CHUNK_BYTES)
     versions = []
     for file in files:
@@ -78,8 +82,10 @@ def _files(plugin: str, wanted: Sequence[int], environ: Mapping[str, str]) -> li
     return [_inspect(find.find_plugin(plugin, environ, bundled, abi=abi)) for abi in offered]
 
 
-def _takes_memory_of_gpus(file: find.PluginFile) -> bool:
-    return file.abi >= _FIRST_WITH_A_DEVICE_SIDE or not find.is_softtcpx(file.name)
+def _takes_memory_of_gpus(file: find.PluginFile, environ: Mapping[str, str]) -> bool:
+    in_place = environ.get(LIKE_VARIABLE, "").strip() == IN_PLACE_KIND
+    newer = file.abi >= _FIRST_WITH_A_DEVICE_SIDE
+    return newer or in_place or not find.is_softtcpx(file.name)
 
 
 def _inspect(choice: find.PluginChoice) -> find.PluginFile:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.conform import connecting, devices, ending, lost, messages, optional, starting
+from tcpx_mpi.conform import (
+    connecting,
+    devices,
+    ending,
+    flushing,
+    gpu_memory,
+    lost,
+    messages,
+    optional,
+    starting,
+)  # fmt: skip
 from tcpx_mpi.conform.clause import Clause
 
 
@@ -23,6 +33,8 @@ CLAUSES = _in_order(
     + connecting.CLAUSES
     + messages.CLAUSES
     + optional.CLAUSES
+    + flushing.CLAUSES
+    + gpu_memory.CLAUSES
     + lost.CLAUSES
     + ending.CLAUSES
 )

@@ -3,8 +3,11 @@
 //
 // Loopback, host memory, two devices and what is made of them, 16 requests a comm, groups of 4
 // receives. Nothing moves but in calls. Where it says that it unpacks, accept fills a device block,
-// which no message in host memory needs.
+// which no message in host memory needs. With FAULTY_MEMORY=cuda it takes memory of GPUs, too, by
+// address and as dma-bufs, and puts what it receives in place by copies of the driver.
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -20,6 +23,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -57,6 +61,65 @@ bool takes_one() { return fault("one-request") || fault("full-fails"); }
   for (;;) pause();
 }
 
+// --- Memory of GPUs -----------------------------------------------------------------------------
+
+bool takes_gpus() {
+  static const bool chosen = getenv("FAULTY_MEMORY") != nullptr;
+  return chosen;
+}
+
+using CudaAddress = unsigned long long;
+constexpr int kMemoryType = 2, kDeviceOrdinal = 9;
+constexpr int kOnDevice = 2;
+
+// What the caller has loaded.
+template <class Result, class... Arguments>
+Result cuda(const char* name, Arguments... arguments) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Result (*)(Arguments...)>(dlsym(library, name))(arguments...);
+}
+
+int attribute_of(const void* data, int which) {
+  int value = -1;
+  const auto address = reinterpret_cast<CudaAddress>(data);
+  const int code = cuda<int>("cuPointerGetAttribute", static_cast<void*>(&value), which, address);
+  return code == 0 ? value : -1;
+}
+
+struct Allocation {
+  CudaAddress base = 0;
+  size_t bytes = 0;
+};
+
+Allocation allocation_of(const void* data) {
+  Allocation found;
+  cuda<int>("cuMemGetAddressRange_v2", &found.base, &found.bytes,
+            reinterpret_cast<CudaAddress>(data));
+  return found;
+}
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  cuda<int>("cuMemcpy", reinterpret_cast<CudaAddress>(to), reinterpret_cast<CudaAddress>(from),
+            bytes);
+  cuda<int>("cuCtxSynchronize");
+}
+
+bool is_readable(const void* data) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  const bool readable = write(ends[1], data, 1) == 1;
+  for (const int end : ends) close(end);
+  return readable;
+}
+
+struct Region {
+  void* data = nullptr;
+  bool on_gpu = false;
+  bool lost = false;  // of a fault: what is received there is not
+  int file = -1;      // of a fault: used later on
+};
+
 // --- Messages -----------------------------------------------------------------------------------
 
 struct Header {
@@ -71,7 +134,21 @@ struct Part {
   int tag = 0;
   uint64_t bytes = 0;
   bool filled = false;
+  std::vector<uint8_t> stage{};  // of memory of a GPU: `data` is here,
+  void* target = nullptr;        // and of a receive goes there
 };
+
+// Where the bytes of a part are for who sends or receives them by sockets.
+Part part_of(void* data, uint64_t room, int tag, void* mhandle, bool sends) {
+  Part part{static_cast<uint8_t*>(data), room, tag};
+  const auto* region = static_cast<const Region*>(mhandle);
+  if (room == 0 || !(region->on_gpu || region->lost)) return part;
+  part.stage.resize(room);
+  part.data = part.stage.data();
+  if (sends) copy(part.data, data, room);
+  if (!sends && !region->lost) part.target = data;
+  return part;
+}
 
 struct Comm;
 
@@ -187,10 +264,14 @@ void progress_receive(Comm* comm) {
     part->bytes = comm->header.bytes;
     part->filled = true;
     if (fault("garbles") && part->bytes > 0) part->data[part->bytes / 2] ^= 1;
-    if (fault("odd-places") && reinterpret_cast<uintptr_t>(part->data) % 64 != 0) *part->data ^= 1;
+    const bool odd = reinterpret_cast<uintptr_t>(part->data) % 64 != 0;
+    if (fault("odd-places") && odd && part->bytes > 0) *part->data ^= 1;
     if (fault("wraps") && comm->posted > kWraps && part->bytes > 0) *part->data ^= 1;
     if (fault("rarely-wrong") && part->bytes > 0 && ++g_arrived % kRarely == 0) *part->data ^= 1;
     if (fault("overwrites")) memset(part->data + part->bytes, 0, part->room - part->bytes);
+    const uintptr_t beyond = reinterpret_cast<uintptr_t>(part->data) % 64;
+    if (fault("spills")) memset(part->data - beyond, 0, beyond);
+    if (part->target != nullptr) copy(part->target, part->data, part->bytes);
     bool whole = true;
     for (int i = 0; i < request->n; ++i) whole &= request->parts[i].filled;
     if (whole) finish(comm, request);
@@ -206,7 +287,7 @@ bool g_ended = false;     // that one of them has
 bool g_outlived = false;  // that another lived on when it did
 char g_name[] = "lo";
 char g_context[64];
-char g_flush;
+char g_flush, g_flush_of_sizes;
 NetProfiler g_profiler = nullptr;
 constexpr int kDevices = 2;
 std::vector<NetVDeviceV9> g_made;
@@ -257,7 +338,8 @@ int get_properties(int device, NetPropertiesV11* out) {
   out->name = g_name;
   out->guid = 1 + static_cast<uint64_t>(device);
   out->ptr_support = kNetPtrHost | (fault("dma-buf-bit") ? kNetPtrDmaBuf : 0) |
-                     (fault("flush-never-done") || fault("no-sizes") ? kNetPtrCuda : 0);
+                     (takes_gpus() ? kNetPtrCuda | kNetPtrDmaBuf : 0) |
+                     (fault("no-sizes") ? kNetPtrCuda : 0);
   out->speed_mbps = 10000;
   out->max_comms = fault("unwritten") ? max_comms : 1024;
   out->max_recvs = takes_one() ? 1 : kGroup;
@@ -425,22 +507,64 @@ int close_listen(void* listen_comm) {
 
 // --- Registration -------------------------------------------------------------------------------
 
+// What is wrong with memory of a GPU; 0: nothing.
+int look_at(Region& region, size_t size) {
+  static int first = -1;
+  static std::map<const void*, size_t> known;  // by address the size of its allocation
+  region.on_gpu = attribute_of(region.data, kMemoryType) == kOnDevice;
+  if (!region.on_gpu) {
+    if (fault("freed-closes")) close(0);
+    region.lost = fault("host-as-gpu-lost") && is_readable(region.data);
+    return region.lost || fault("freed-taken") ? kNetSuccess : kNetInvalidArgument;
+  }
+  const int ordinal = attribute_of(region.data, kDeviceOrdinal);
+  if (first < 0) first = ordinal;
+  if (fault("one-gpu") && ordinal != first) return kNetInvalidArgument;
+  if (fault("odd-gpu-refused") && size % 4096 != 0) return kNetInvalidArgument;
+  const Allocation whole = allocation_of(region.data);
+  const auto end = reinterpret_cast<CudaAddress>(region.data) + size;
+  if (fault("end-refused") && end == whole.base + whole.bytes) return kNetInvalidArgument;
+  const auto before = known.emplace(region.data, whole.bytes).first;
+  region.lost = fault("stale-region") && before->second != whole.bytes;
+  return kNetSuccess;
+}
+
 int reg_mr(void* comm, void* data, size_t size, int type, void** mhandle) {
-  if (type != kNetPtrHost) return kNetInvalidArgument;
+  if (type != kNetPtrHost && !takes_gpus()) return kNetInvalidArgument;
   if (fault("register-hangs")) hang();
   if (fault("odd-refused") && reinterpret_cast<uintptr_t>(data) % 4096 != 0) {
     return kNetInvalidArgument;
   }
   if (fault("region-narrows") && size > INT_MAX) return kNetInvalidArgument;
+  Region region;
+  region.data = data;
+  if (const int code = type != kNetPtrHost ? look_at(region, size) : kNetSuccess) return code;
   auto& registered = static_cast<Comm*>(comm)->registered;
   if (!registered.insert(data).second && fault("twice-refused")) return kNetInvalidArgument;
-  *mhandle = data;
+  *mhandle = new Region(region);
   return kNetSuccess;
 }
 
+int reg_mr_dma_buf(void* comm, void* data, size_t size, int type, uint64_t offset, int file,
+                   void** mhandle) {
+  if (fcntl(file, F_GETFD) < 0 && !fault("dma-buf-any")) return kNetInvalidArgument;
+  if (fault("dma-buf-offset-refused") && offset != 0) return kNetInvalidArgument;
+  const int code = reg_mr(comm, data, size, type, mhandle);
+  if (code == kNetSuccess && fault("dma-buf-late")) static_cast<Region*>(*mhandle)->file = file;
+  return code;
+}
+
 int dereg_mr(void* comm, void* mhandle) {
-  static_cast<Comm*>(comm)->registered.erase(mhandle);
+  const auto* region = static_cast<const Region*>(mhandle);
+  static_cast<Comm*>(comm)->registered.erase(region->data);
+  delete region;
   return kNetSuccess;
+}
+
+// Of a fault: it needs a descriptor that may be closed by now.
+bool is_gone(const void* mhandle) {
+  const int file = static_cast<const Region*>(mhandle)->file;
+  return file >= 0 && fcntl(file, F_GETFD) < 0;
 }
 
 // --- Requests -----------------------------------------------------------------------------------
@@ -473,7 +597,8 @@ void tell_profiler(void* phandle) {
   for (const int type : {0, 1}) g_profiler(&event, type, phandle, 1, nullptr);
 }
 
-std::atomic<int> g_receives{0};  // that were posted in this process
+std::atomic<int> g_receives{0};            // that were posted in this process
+std::map<const void*, uint64_t> g_posted;  // and how long, by address
 
 Request* post(Comm* comm) {
   const bool accepts_more = fault("seventeenth-lost") && comm->held == kQueue;
@@ -487,7 +612,9 @@ Request* post(Comm* comm) {
   return request;
 }
 
-int isend(void* pointer, void* data, size_t size, int tag, void*, void* phandle, void** out) {
+int isend(void* pointer, void* data, size_t size, int tag, void* mhandle, void* phandle,
+          void** out) {
+  if (is_gone(mhandle)) return kNetInternalError;
   if (fault("phandle-refused") && phandle != nullptr) return kNetInvalidArgument;
   if (fault("message-narrows") && size > INT_MAX) return kNetInvalidArgument;
   const Alone alone;
@@ -503,12 +630,13 @@ int isend(void* pointer, void* data, size_t size, int tag, void*, void* phandle,
   Request* request = post(comm);
   *out = request;
   if (request == nullptr) return fault("full-fails") ? comm->code = kNetInternalError : kNetSuccess;
-  request->parts[0] = {static_cast<uint8_t*>(data), size, tag};
+  request->parts[0] = part_of(data, size, tag, mhandle, true);
   progress(comm);
   return kNetSuccess;
 }
 
-int irecv(void* pointer, int n, void** data, size_t* sizes, int* tags, void**, void**, void** out) {
+int irecv(void* pointer, int n, void** data, size_t* sizes, int* tags, void** mhandles, void**,
+          void** out) {
   if (n < 1 || n > kGroup || (n > 1 && fault("group-refused"))) return kNetInvalidArgument;
   if (fault("optional-crashes") && *out != nullptr) abort();
   const Alone alone;
@@ -524,14 +652,36 @@ int irecv(void* pointer, int n, void** data, size_t* sizes, int* tags, void**, v
   ++g_receives;
   request->n = n;
   for (int i = 0; i < n; ++i) {
-    request->parts[i] = {static_cast<uint8_t*>(data[i]), sizes[i], tags[i]};
+    request->parts[i] = part_of(data[i], sizes[i], tags[i], mhandles[i], false);
+    g_posted[data[i]] = sizes[i];
   }
   progress(comm);
   return kNetSuccess;
 }
 
-int iflush(void*, int, void**, int*, void**, void** out) {
-  *out = fault("flush-never-done") ? &g_flush : nullptr;
+int iflush(void* pointer, int n, void** data, int* sizes, void**, void** out) {
+  auto* comm = static_cast<Comm*>(pointer);
+  char next;
+  const bool more = recv(comm->fd, &next, 1, MSG_DONTWAIT | MSG_PEEK) >= 0;
+  if (fault("flush-closed-fails") && more) return kNetRemoteError;
+  if (fault("flush-one-only") && n > 1) return kNetInvalidUsage;
+  for (int i = 0; i < n; ++i) {
+    const auto posted = g_posted.find(data[i]);
+    if (fault("flush-once")) {
+      if (posted == g_posted.end()) return kNetInternalError;
+      g_posted.erase(posted);
+    }
+    if (fault("flush-whole-only") && static_cast<uint64_t>(sizes[i]) != posted->second) {
+      return kNetInvalidArgument;
+    }
+    if (fault("flush-empty-refused") && sizes[i] == 0) return kNetInvalidArgument;
+    auto* end = static_cast<uint8_t*>(data[i]) + sizes[i];
+    if (fault("flush-spoils")) copy(end - 1, &g_flush, 1);
+    if (fault("flush-spills")) copy(end, &g_flush, 1);
+  }
+  *out = fault("flush-never-done")     ? &g_flush
+         : fault("flush-writes-sizes") ? &g_flush_of_sizes
+                                       : nullptr;
   return kNetSuccess;
 }
 
@@ -541,6 +691,11 @@ int irecv_consumed(void*, int, void*) { return kNetSuccess; }
 int test(void* pointer, int* done, int* sizes) {
   *done = 0;
   if (pointer == &g_flush) return kNetSuccess;
+  if (pointer == &g_flush_of_sizes) {
+    *done = 1;
+    sizes[0] = 0;
+    return kNetSuccess;
+  }
   const Alone alone;
   if (!alone.mine()) return kNetInternalError;
   auto* request = static_cast<Request*>(pointer);
@@ -569,7 +724,7 @@ NetTableV11 ncclNetPlugin_v11 = {
     connect_to,
     accept_from,
     reg_mr,
-    nullptr,  // regMrDmaBuf
+    takes_gpus() ? reg_mr_dma_buf : nullptr,
     dereg_mr,
     isend,
     irecv,

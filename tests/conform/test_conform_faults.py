@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gpus
 import pytest
 import refplugin_build
 from conform_command import LIMIT_S, Found, conform
 from try_faults import built_on
 
+from tcpx_mpi.conform import flushing, gpu_memory
 from tcpx_mpi.conform.table import BY_NAME
 
 SOURCE = Path(__file__).with_name("faulty.cc")
@@ -58,6 +61,7 @@ FAULTS = [
     ("garbles", "message", "1 of 4096 bytes of a message are wrong, the first is 2048"),
     ("empty-never-done", "sizes", "not every request was done"),
     ("early-lost", "send-first", "not every request was done"),
+    ("spills", "neighbours", "1 bytes before a message of 1 at 4097 were written"),
     ("overwrites", "shorter", "bytes behind a message of 1000 bytes were written"),
     ("wrong-size", "reported-size", "test reports 16384 bytes of a receive of 1000"),
     ("no-sizes", "reported-size", "test does not write the size of a receive: NCCL then"),
@@ -79,7 +83,25 @@ FAULTS = [
     ("optional-crashes", "optional-completion", "irecv: the plugin has crashed by SIGABRT"),
     ("phandle-refused", "phandle", "isend returned 4"),
     ("profiler-stray", "profiler", "profFunction was called with a handle that is NULL"),
-    ("flush-never-done", "flush", "not every request was done"),
+    ("flush-never-done", "flush", "iflush did not end within"),
+    ("flush-spoils", "flush", "1 of 4096 bytes of a message are wrong, the first is 4095"),
+    ("flush-spills", "flush", "1 bytes behind a message of 4096 at 4096 were written"),
+    ("flush-writes-sizes", "flush", "test: the plugin has crashed by SIGSEGV"),
+    ("flush-once", "flush-unasked", "iflush returned 3"),
+    ("flush-whole-only", "flush-sizes", "iflush returned 4"),
+    ("flush-empty-refused", "flush-empty", "iflush returned 4"),
+    ("flush-one-only", "flush-several", "iflush returned 5"),
+    ("flush-closed-fails", "flush-closed", "iflush returned 6"),
+    ("end-refused", "register-whole", "reg_mr returned 4"),
+    ("odd-gpu-refused", "register-odd", "reg_mr returned 4"),
+    ("stale-region", "register-reused", "of memory that came to the address of what was freed"),
+    ("freed-taken", "register-freed", "regMr took memory of a GPU that was freed"),
+    ("freed-closes", "register-freed", "has closed a descriptor"),
+    ("host-as-gpu-lost", "register-host-as-gpu", " bytes are wrong of or around a message of 4096"),
+    ("dma-buf-late", "dma-buf-message", "isend returned 3"),
+    ("dma-buf-offset-refused", "dma-buf-offset", "reg_mr_dma_buf returned 4"),
+    ("dma-buf-any", "dma-buf-closed", "regMrDmaBuf took a descriptor that is closed"),
+    ("one-gpu", "two-gpus", "reg_mr returned 4"),
     ("message-narrows", "large-message", "isend returned 4"),
     ("lost-sender-silent", "lost-sender", "test told nothing of the peer's death"),
     ("lost-receiver-silent", "lost-receiver", "neither isend nor test told of the peer's death"),
@@ -89,6 +111,8 @@ FAULTS = [
     ("close-pending-crashes", "close-pending", "close_recv with requests in flight: the plugin"),
     ("leaks-descriptors", "given-back", "descriptors more after"),
 ]
+#: These are tried in memory of a GPU, the others in the host's.
+OF_GPUS = {clause.name for clause in (*flushing.CLAUSES, *gpu_memory.CLAUSES)}
 #: Of a call that never returns, and the clause that comes to it first.
 HANGS = {
     "init-hangs": "init",
@@ -129,10 +153,18 @@ def test_without_a_fault_every_clause_holds(plugin: Path, tmp_path: Path) -> Non
         "device-entries",
         "dma-buf",
         "one-bounce-buffer",
-        "flush",
         "large-message",
         "many-messages",
+        *OF_GPUS,
     }, found.out
+
+
+def test_without_a_fault_every_clause_of_a_gpus_memory_holds(plugin: Path, tmp_path: Path) -> None:
+    two = {**gpus.stand_in(2).variables, "FAULTY_MEMORY": "cuda"}
+    found = conform(tmp_path, str(plugin), "--memory", "cuda", "--quick", **two)
+    assert found.code == 0, found.out
+    verdicts = found.verdicts()
+    assert {verdicts[clause] for clause in OF_GPUS} == {"pass"}, found.out
 
 
 @pytest.mark.parametrize(
@@ -184,13 +216,17 @@ def processes_with(variable: str) -> Iterator[str]:
                 yield environ.parent.name
 
 
-def verdicts_of(plugin: Path, faults: list[str]) -> Verdicts:
-    """Several at once, as most of the time is spent waiting."""
+def verdicts_of(plugin: Path, faults: dict[str, str]) -> Verdicts:
+    """Of what is tried, by fault, around its clause; several at once: it is mostly waiting."""
+    two = {**os.environ, **gpus.stand_in(2).variables, "FAULTY_MEMORY": "cuda"}
+    of_gpus = [tried for tried, clause in faults.items() if clause in OF_GPUS]
+    of_host = [tried for tried, clause in faults.items() if clause not in OF_GPUS]
     parts = [
         subprocess.Popen(
-            [sys.executable, str(DRIVER), str(plugin), DEADLINE_S, *faults[part::AT_ONCE]],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, str(DRIVER), str(plugin), memory, DEADLINE_S, *tried[part::AT_ONCE]],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
         )
+        for memory, environ, tried in (("host", None, of_host), ("cuda", two, of_gpus))
         for part in range(AT_ONCE)
     ]  # fmt: skip
     found = {}
@@ -204,13 +240,14 @@ def verdicts_of(plugin: Path, faults: list[str]) -> Verdicts:
 @pytest.fixture(scope="module")
 def around_each(plugin: Path) -> Verdicts:
     """Of its clause, of what that needs and of what needs it."""
-    return verdicts_of(plugin, [f"{fault}:{clause}" for fault, clause, _ in FAULTS])
+    return verdicts_of(plugin, {f"{fault}:{clause}": clause for fault, clause, _ in FAULTS})
 
 
 @pytest.fixture(scope="module")
 def of_all(plugin: Path) -> Verdicts:
     """Of every clause, but for the costly ones."""
-    return verdicts_of(plugin, [fault for fault, clause, _ in FAULTS if not BY_NAME[clause].costly])
+    cheap = {fault: clause for fault, clause, _ in FAULTS if not BY_NAME[clause].costly}
+    return verdicts_of(plugin, cheap)
 
 
 each_fault = pytest.mark.parametrize(

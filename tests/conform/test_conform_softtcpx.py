@@ -49,12 +49,17 @@ def test_whoever_moves_the_bytes_says_the_same(environ: dict[str, str], tmp_path
     assert version["clauses"] == verdicts.expected("host", SOFTTCPX_ABI, quick=False)
 
 
-@pytest.mark.parametrize(("memory", "abi"), [("emulated", "12"), ("host", "6")])
+@pytest.mark.parametrize(("memory", "abi", "variables"), [
+    ("emulated", "12", {}),
+    ("emulated", "6", {"SOFTTCPX_TRAP_HIDDEN": "1", "NCCL_NET_FORCE_FLUSH": "1"}),
+    ("host", "6", {}),
+])  # fmt: skip
 def test_softtcpx_passes_as_a_plugin_that_puts_data_in_place(
-    memory: str, abi: str, tmp_path: Path
+    memory: str, abi: str, variables: dict[str, str], tmp_path: Path
 ) -> None:
     which = ("--abi", abi, "--memory", memory, "--quick")
-    found = conform(tmp_path, "softtcpx", *which, NCCL_SOCKET_IFNAME="=lo", SOFTTCPX_LIKE="direct")
+    direct = {"NCCL_SOCKET_IFNAME": "=lo", "SOFTTCPX_LIKE": "direct", **variables}
+    found = conform(tmp_path, "softtcpx", *which, **direct)
     assert (found.code, found.err) == (0, ""), found.out
     verdicts = found.verdicts()
     assert "fail" not in verdicts.values(), found.out
@@ -86,7 +91,7 @@ def test_junit_has_a_case_for_each_clause(tmp_path: Path) -> None:
         (("softtcpx", "--only", "nothing"), 2, "--only: nothing is no clause: expected one of"),
         (("./nowhere.so",), 3, "./nowhere.so): no such file"),
         ((), 2, "conform needs the PLUGIN"),
-        (("softtcpx", "--abi", "6", "--memory", "emulated"), 2, "which v6 has not"),
+        (("softtcpx", "--abi", "6", "--memory", "emulated"), 2, "of softtcpx has not: use host"),
         (("tcpx",), 3, "TCPX is asked for by --plugin tcpx but is not in"),
         (("softtcpx", "--expect", "nowhere.toml"), 2, "nowhere.toml: no such file"),
     ],

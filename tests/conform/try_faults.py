@@ -1,4 +1,4 @@
-"""Tries a plugin with one fault after another: python try_faults.py PLUGIN DEADLINE_S FAULT...
+"""Tries a plugin with faults, one by one: python try_faults.py PLUGIN MEMORY DEADLINE_S FAULT...
 
 A line of JSON a fault: its name, and of each clause the verdict and the reason. FAULT is tried with
 all clauses but costly ones, FAULT:CLAUSE with that clause, costly or not, what it needs, and what
@@ -19,8 +19,8 @@ from tcpx_mpi.conform.table import BY_NAME, CLAUSES, with_needs
 ABI = 11
 
 
-def main(plugin: str, deadline_s: str, *faults: str) -> None:
-    target = Target(plugin, ABI, "host", float(deadline_s))
+def main(plugin: str, memory: str, deadline_s: str, *faults: str) -> None:
+    target = Target(plugin, ABI, memory, float(deadline_s))
     for fault in faults:
         os.environ["FAULT"], _, only = fault.partition(":")  # each clause's process reads it
         clauses = around(only) if only else CLAUSES

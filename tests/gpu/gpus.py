@@ -36,6 +36,8 @@ class Gpus:
     #: PCI addresses in CUDA's order.
     addresses: tuple[str, ...]
     real: bool
+    #: Whether their memory can be handed over as a dma-buf.
+    dma_buf: bool = True
 
     def sharing(self, ranks: int) -> tuple[str, ...]:
         """The option with which so many ranks can have a GPU each."""
@@ -58,7 +60,7 @@ def find(or_stand_in: bool = False) -> Gpus:
         pytest.fail("CUDA shows GPUs that the topology of this machine has not")
     addresses = tuple(each["pci"] for each in devices)
     return Gpus(len(devices), {VISIBLE: os.environ.get(VISIBLE, _all(len(devices)))}, addresses,
-                real=True)  # fmt: skip
+                real=True, dma_buf=all(each["dma_buf"] for each in devices))  # fmt: skip
 
 
 def stand_in(count: int) -> Gpus:

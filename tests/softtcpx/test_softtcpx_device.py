@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import random
 from collections import deque
@@ -100,6 +101,27 @@ def test_gpu_memory_is_registered_in_whole_pages_only() -> None:
         assert code(comm, 1, PAGE) == INVALID_ARGUMENT
         assert code(comm, 0, PAGE + 1) == INVALID_ARGUMENT
         assert code(comm, 0, 0) == INVALID_ARGUMENT
+
+
+@pytest.mark.only_softtcpx
+@pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_LIKE": "direct"}], ids=str)
+@in_fresh_process()
+def test_what_is_neither_a_gpus_memory_nor_the_processs_is_refused(environ: dict[str, str]) -> None:
+    net, mhandle = Net(log=True).started(), ctypes.c_void_p()
+    send, recv = connected(net)
+    pages = mmap.mmap(-1, 3 * PAGE)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    libc = ctypes.CDLL(None)  # 0: nobody may touch it
+    assert libc.mprotect(ctypes.c_void_p(begin + 2 * PAGE), PAGE, 0) == 0
+    for comm in (send, recv):
+        for offset, size, code in (
+            (0, 2 * PAGE, SUCCESS),
+            (2 * PAGE, PAGE, INVALID_ARGUMENT),
+            (PAGE, 2 * PAGE, INVALID_ARGUMENT),
+        ):
+            found = net.table.reg_mr(comm, begin + offset, size, PTR_CUDA, ctypes.byref(mhandle))
+            assert found == code
+    assert "are no memory, neither of a GPU nor of this process" in net.log_lines[-1]
 
 
 @pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_TRAP_SHARED_PAGES": "8192"}], ids=str)
