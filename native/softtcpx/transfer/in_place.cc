@@ -45,6 +45,27 @@ Ticket* InPlace::take_ticket() {
   return &*found;
 }
 
+void InPlace::prepare(Request& request, uint64_t number) const {
+  request.placed = request.memory != Memory::kHost;
+  request.number = static_cast<uint32_t>(number);
+  request.tag = next.tag;
+  request.together = next.together;
+  request.first = next.first;
+}
+
+Request* InPlace::match(RequestRing& ring, const ChunkHeader& header) const {
+  const Request& named = ring.slot(header.sequence);
+  Request* free = nullptr;
+  for (uint64_t k = named.first; k < named.first + named.together; ++k) {
+    Request& each = ring.slot(k);
+    if (each.announced && each.message == header.sequence) return &each;
+    const bool fits = !each.announced && (named.together == 1 || each.tag == header.tag);
+    if (fits && free == nullptr) free = &each;
+  }
+  if (free != nullptr) free->message = header.sequence;
+  return free;
+}
+
 uint64_t InPlace::hidden_bytes(const Request& request) const {
   return hides_ ? std::min(request.total, kHiddenBytes) : 0;
 }

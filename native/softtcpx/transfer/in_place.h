@@ -12,6 +12,7 @@
 #include "softtcpx/environment/objects.h"
 #include "softtcpx/environment/settings.h"
 #include "softtcpx/gpu/placer.h"
+#include "softtcpx/protocol/wire.h"
 #include "softtcpx/transfer/regions.h"
 #include "softtcpx/transfer/requests.h"
 
@@ -46,6 +47,14 @@ class InPlace {
   bool serve(Memory memory, const Gpu& gpu);
   bool serves(Memory memory, const Gpu& gpu) const;
   Ticket* take_ticket();  // null: all are taken
+  // Of the next receive: its tag, how many are posted in one call, and the number of their first.
+  struct Group {
+    int32_t tag = 0;
+    uint32_t together = 1;
+    uint64_t first = 0;
+  };
+  Group next;
+  void prepare(Request& request, uint64_t number) const;
   // It is done: what of the receive is hidden waits for its flush.
   void done(const Request& request);
   // Shows what is hidden of a receive that was posted there; false when the driver refuses.
@@ -53,6 +62,9 @@ class InPlace {
 
   // The owner's part: so many bytes of a receive belong at `to`.
   bool put(size_t socket, const Request& request, uint8_t* to, const uint8_t* from, uint64_t bytes);
+  // The receive of a message: of those that were posted with the one of its number that with its
+  // tag. Null: none has it.
+  Request* match(RequestRing& ring, const ChunkHeader& header) const;
   // Where a socket may be read into first.
   uint8_t* buffer(size_t socket, Memory memory) const { return placers(memory)[socket]->buffer(); }
 

@@ -42,7 +42,8 @@ RecvComm::RecvComm(Device& device, Sockets sockets)
       in_place_(device.settings.direct
                     ? std::make_unique<InPlace>(*this, device.settings, sockets_.data.size())
                     : nullptr),
-      bounce_(device.settings) {
+      bounce_(device.settings, sockets_.data.size(), trap_.get()),
+      notices_(sockets_.data.size()) {
   for (size_t i = 0; i < sockets_.data.size(); ++i)
     readers_[i].roomy =
         leaves_room_for_a_segment(sockets_.data[i].get(), SocketReader::kStageBytes);
@@ -53,35 +54,21 @@ void RecvComm::open_bounce() {
   bounce_.open(gpu_);
   if (gpu_)
     SOFTTCPX_INFO("a receiving connection to GPU %d: %u bounce pages, %zu bytes page-locked",
-                  gpu_.ordinal, bounce_.pages(), bounce_.bytes());
+                  gpu_.ordinal, bounce_.pool().pages(), bounce_.pool().bytes());
 }
 
 bool RecvComm::serve_gpu_memory(const Gpu& gpu) {
-  return in_place_ != nullptr ? in_place_->serve(Memory::kGpu, gpu) : bounce_.pinned();
-}
-
-NetUnpackDevice* RecvComm::offer_device() {
-  offered_ = true;
-  return bounce_.device();
+  return in_place_ != nullptr ? in_place_->serve(Memory::kGpu, gpu) : bounce_.pool().pinned();
 }
 
 int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** request) {
   if (region != nullptr && region->memory != Memory::kHost) {
-    if (!offered_) return kNetInvalidArgument;
+    if (!bounce_.offered()) return kNetInvalidArgument;
     // No GPU of ours: no page-locked pages, and no ordinal.
     if (region->memory == Memory::kGpu && region->gpu.ordinal != gpu_.ordinal)
       return kNetInvalidArgument;
-    if (bytes > 0 && !bounce_.holds(static_cast<uint64_t>(bytes))) {
-      SOFTTCPX_WARN(
-          "a receive of %lld bytes needs more than the %u bounce pages of its connection; "
-          "SOFTTCPX_BOUNCE_PAGES says how many there are",
-          static_cast<long long>(bytes), bounce_.pages());
+    if (!bounce_.takes(static_cast<uint64_t>(std::max<int64_t>(bytes, 0))))
       return kNetInvalidArgument;
-    }
-    if (!bounce_.filled()) {  // the first one of the connection
-      scatters_.reset(new Scatter[sockets_.data.size()]);
-      bounce_.fill();
-    }
   }
   return post(data, bytes, region, request);
 }
@@ -90,107 +77,29 @@ int RecvComm::consumed(const Request& request) {
   const uint64_t oldest = ring_.consumed.load(std::memory_order_relaxed);
   if (oldest == ring_.seen || &ring_.slot(oldest) != &request) return kNetInternalError;
   if (request.scattered()) bounce_.poison(oldest);
-  ring_.consumed.store(oldest + 1, std::memory_order_seq_cst);  // before the look at `starved_`
-  if (starved_.load(std::memory_order_seq_cst)) wake_owner();
+  ring_.consumed.store(oldest + 1, std::memory_order_seq_cst);  // before the look at who waited
+  if (bounce_.waited()) wake_owner();
   return kNetSuccess;
 }
 
 int RecvComm::finish() {
   leave_owner();
   // A socket that is closed with bytes in it resets the connection.
-  for (size_t i = 0; i < sockets_.data.size(); ++i) let_go(readers_[i], sockets_.data[i].get());
-  const uint64_t seen = ring_.seen, consumed = ring_.consumed.load(std::memory_order_relaxed);
-  const uint32_t leaked =
-      bounce_.leaked(consumed, seen, ring_.posted.load(std::memory_order_relaxed));
+  for (size_t i = 0; i < sockets_.data.size(); ++i) readers_[i].let_go(sockets_.data[i].get());
+  const uint32_t leaked = bounce_.leaked(ring_);
   if (leaked == 0 || failed()) return kNetSuccess;
   SOFTTCPX_WARN(
       "receive connection with %s: closed with %u bounce pages missing; %llu finished "
       "receives were not consumed",
       address_text(sockets_.peer).c_str(), leaked,
-      static_cast<unsigned long long>(seen - consumed));
+      static_cast<unsigned long long>(ring_.seen - ring_.consumed.load(std::memory_order_relaxed)));
   return kNetInternalError;
 }
 
-int RecvComm::receive_together(const Place* places, int n, void** request) {
-  *request = nullptr;
-  const uint64_t first = ring_.posted.load(std::memory_order_relaxed);
-  if (first + static_cast<uint64_t>(n) - oldest_unfreed() > RequestRing::kSlots)
-    return kNetInternalError;
-  Ticket* const ticket = in_place_->take_ticket();
-  if (ticket == nullptr) return kNetSuccess;  // "busy"
-  ticket->flushes = false;
-  ticket->n = n;
-  ticket->first = first_ = first;
-  together_ = static_cast<uint32_t>(n);
-  for (int i = 0; i < n;) {
-    tag_ = places[i].tag;
-    void* posted = nullptr;
-    const int code = post(places[i].data, places[i].bytes, places[i].region, &posted);
-    if (code != kNetSuccess || (posted == nullptr && i == 0)) {
-      if (i > 0) fail(code, "one of several receives was refused", 0);
-      ticket->taken = false;
-      return code;
-    }
-    i += posted != nullptr;
-  }
-  *request = static_cast<Object*>(ticket);
-  return kNetSuccess;
-}
-
-int RecvComm::test_ticket(Ticket& ticket, int* done, int* sizes) {
-  *done = 0;
-  if (!ticket.taken) return kNetInternalError;
-  if (ticket.flushes) {
-    if (failed()) return failure();
-    if (++ticket.tests <= device_.settings.flush_polls) return kNetSuccess;
-  }
-  for (; !ticket.flushes && ticket.done < ticket.n; ++ticket.done) {
-    int one = 0;
-    const Request& request = ring_.slot(ticket.first + ticket.done);
-    const int code = test(request, &one, sizes != nullptr ? &sizes[ticket.done] : nullptr);
-    if (code != kNetSuccess || one == 0) return code;
-  }
-  for (int i = 0; i < ticket.n; ++i) {
-    if (ticket.flushes) {
-      if (!in_place_->show(ticket.flushed[i])) return kNetUnhandledCudaError;
-      continue;
-    }
-    const Request& request = ring_.slot(ticket.first + i);
-    // A caller that asks again is told again.
-    if (sizes != nullptr) sizes[i] = static_cast<int>(request.total);
-    in_place_->done(request);
-    consumed(request);
-  }
-  ticket.taken = false;
-  *done = 1;
-  return kNetSuccess;
-}
-
-int RecvComm::flush(int n, void** data, const int* sizes, void** request) {
-  Ticket* const ticket = in_place_->take_ticket();
-  if (ticket == nullptr) return kNetInternalError;
-  ticket->flushes = true;
-  ticket->n = 0;
-  for (int i = 0; i < n; ++i) {
-    if (sizes[i] > 0) ticket->flushed[ticket->n++] = static_cast<uint8_t*>(data[i]);
-  }
-  *request = static_cast<Object*>(ticket);
-  if (device_.settings.flush_polls > 0) return kNetSuccess;
-  int done = 0;
-  const int code = test_ticket(*ticket, &done, nullptr);
-  ticket->taken = false;
-  *request = nullptr;
-  return code;
-}
-
 void RecvComm::prepare(Request& request, uint64_t) {
-  request.placed = in_place_ != nullptr && request.memory != Memory::kHost;
-  if (in_place_ != nullptr) {
-    request.number = static_cast<uint32_t>(ring_.posted.load(std::memory_order_relaxed));
-    request.tag = tag_;
-    request.together = together_;
-    request.first = first_;
-  }
+  request.placed = false;
+  if (in_place_ != nullptr)
+    in_place_->prepare(request, ring_.posted.load(std::memory_order_relaxed));
   request.total = 0;
   request.left = 1;  // until a header says how much it is
 }
@@ -207,61 +116,15 @@ void RecvComm::while_idle() {
   }
 }
 
-// What the sender is to be told of next; false where it knows all.
-bool RecvComm::next_notice() {
-  const uint64_t posted = recv_sync_ ? ring_.posted.load(std::memory_order_acquire) : credited_;
-  if (credited_ != posted) {
-    credited_ = posted;
-    const Credit credit = make_credit(posted);
-    std::memcpy(notice_, &credit, sizeof notice_);
-    return true;
-  }
-  for (size_t i = 0; i < sockets_.data.size(); ++i) {
-    SocketReader& reader = readers_[i];
-    if (reader.returned == reader.read) continue;
-    reader.returned = reader.read;
-    const Return said = make_return(static_cast<uint32_t>(i), reader.read);
-    std::memcpy(notice_, &said, sizeof notice_);
-    return true;
-  }
-  return false;
-}
-
-// What there is no room for is told later, and then of all that has come meanwhile: while a sender
-// waits for it there are receives, and this is asked again.
 void RecvComm::exchange_notices() {
-  while (notice_left_ > 0 || next_notice()) {
-    if (notice_left_ == 0) notice_left_ = sizeof notice_;
-    const ssize_t sent = ::send(sockets_.control.get(), notice_ + sizeof notice_ - notice_left_,
-                                notice_left_, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) notice_left_ -= static_cast<uint32_t>(sent);
-    if (notice_left_ > 0) return;
-  }
-}
-
-// Receives get their pages in order, all that they may need or none: then the oldest one that is
-// without waits only for older ones, which have theirs and come to an end.
-bool RecvComm::admitted(uint64_t sequence, uint64_t posted) {
-  if (sequence < admitted_) return true;
-  const uint64_t consumed = ring_.consumed.load(std::memory_order_acquire);
-  bounce_.take_back(consumed);
-  for (; admitted_ < posted; ++admitted_) {
-    const Request& request = ring_.slot(admitted_);
-    if (request.scattered() && !bounce_.admit(admitted_, request.capacity)) break;
-  }
-  const bool starved = sequence >= admitted_;
-  if (starved) starved_at_ = consumed;
-  if (starved != starved_.load(std::memory_order_relaxed))
-    starved_.store(starved, std::memory_order_seq_cst);
-  return !starved;
+  notices_.send(sockets_.control.get(),
+                recv_sync_ ? ring_.posted.load(std::memory_order_acquire) : 0);
 }
 
 // Pages have come back since they did not suffice; or what came behind bytes that are held was
 // announced, and is not looked at before they are let go.
 bool RecvComm::goes_on_unannounced() const {
-  if (starved_.load(std::memory_order_relaxed) &&
-      ring_.consumed.load(std::memory_order_seq_cst) != starved_at_)
-    return true;
+  if (bounce_.was_fed(ring_)) return true;
   return std::any_of(&readers_[0], &readers_[0] + sockets_.data.size(),
                      [](const SocketReader& reader) { return reader.holds() || reader.starved(); });
 }
@@ -269,7 +132,7 @@ bool RecvComm::goes_on_unannounced() const {
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
   request.left = request.total = header.total;
   request.announced = true;
-  if (in_place_ == nullptr) bounce_.begin(header.sequence, header.total);
+  if (in_place_ == nullptr) bounce_.announce(header);
   if (header.total == 0) complete(request, header.sequence);
 }
 
@@ -279,34 +142,20 @@ bool RecvComm::is_current(const ChunkHeader& header) const {
   return header.sequence >= oldest.load(std::memory_order_acquire);
 }
 
-// The receive of a message: that of its number, and of several that were posted together the one
-// with its tag. Null: none has it.
-Request* RecvComm::match(const ChunkHeader& header) {
-  Request& named = ring_.slot(header.sequence);
-  if (in_place_ == nullptr) return &named;
-  Request* free = nullptr;
-  for (uint64_t k = named.first; k < named.first + named.together; ++k) {
-    Request& each = ring_.slot(k);
-    if (each.announced && each.message == header.sequence) return &each;
-    const bool fits = !each.announced && (named.together == 1 || each.tag == header.tag);
-    if (fits && free == nullptr) free = &each;
-  }
-  if (free != nullptr) free->message = header.sequence;
-  return free;
-}
-
 RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
   ChunkHeader header;
   std::memcpy(&header, &reader.stage[reader.begin], sizeof header);
   ChunkVerdict verdict = ChunkVerdict::kMalformed;
   if (plausible_chunk(header) && is_current(header)) {
     const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
-    if (header.sequence >= posted || !admitted(header.sequence, posted)) return Staged::kNotYet;
+    if (header.sequence >= posted || !bounce_.admitted(header.sequence, posted, ring_))
+      return Staged::kNotYet;
     if (in_place_ != nullptr) {
       const Request& named = ring_.slot(header.sequence);
       if (named.first + named.together > posted) return Staged::kNotYet;
     }
-    Request* const matched = match(header);
+    Request* const matched =
+        in_place_ != nullptr ? in_place_->match(ring_, header) : &ring_.slot(header.sequence);
     if (matched == nullptr) {
       fail(kNetInternalError, "a message whose tag none of several receives has", 0);
       return Staged::kRefused;
@@ -319,7 +168,7 @@ RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
       verdict = ChunkVerdict::kGood;
     if (verdict == ChunkVerdict::kGood) {
       trace(TraceStep::kHeader, *this, header.sequence, header.offset, header.length,
-            &reader - &readers_[0]);
+            number_of(reader));
       if (!request.announced) announce(request, header);
       request.scheduled += header.length;
       reader.begin += sizeof header;
@@ -333,8 +182,7 @@ RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
         reader.placed = request.placed;
         reader.scatter = nullptr;
         if (request.scattered()) {
-          reader.scatter = &scatters_[&reader - &readers_[0]];
-          reader.scatter->begin(header.sequence, header.offset, header.length);
+          reader.scatter = bounce_.begin(number_of(reader), header);
           if (!cut(reader)) return Staged::kRefused;
         }
       }
@@ -362,7 +210,7 @@ RecvComm::Staged RecvComm::use_stage(SocketReader& reader) {
 }
 
 bool RecvComm::cut(SocketReader& reader) {
-  if (reader.scatter == nullptr || reader.scatter->cut(bounce_)) return true;
+  if (reader.scatter == nullptr || bounce_.cut(*reader.scatter)) return true;
   fail(kNetInternalError, "a message of more than 2047 fragments into GPU memory", 0);
   return false;
 }
@@ -378,14 +226,7 @@ void RecvComm::copy_from_stage(SocketReader& reader, uint64_t bytes) {
     std::memcpy(reader.cursor, from, bytes);
     return;
   }
-  iovec parts[Scatter::kCut + 1];
-  reader.scatter->parts(bounce_, parts);
-  for (const iovec* part = parts; bytes > 0; ++part) {
-    const uint64_t take = std::min<uint64_t>(bytes, part->iov_len);
-    std::memcpy(part->iov_base, from, take);
-    from += take;
-    bytes -= take;
-  }
+  bounce_.copy(*reader.scatter, from, bytes);
 }
 
 bool RecvComm::put(SocketReader& reader, uint8_t* from, uint64_t bytes) {
@@ -393,9 +234,7 @@ bool RecvComm::put(SocketReader& reader, uint8_t* from, uint64_t bytes) {
   if (__builtin_expect(trap_ != nullptr, false) && reader.cursor == request.data &&
       trap_->damage(reader.sequence).corrupt)
     *from ^= 0x01;
-  if (in_place_->put(static_cast<size_t>(&reader - &readers_[0]), request, reader.cursor, from,
-                     bytes))
-    return true;
+  if (in_place_->put(number_of(reader), request, reader.cursor, from, bytes)) return true;
   fail(kNetUnhandledCudaError, "the driver copies nothing into GPU memory", 0);
   return false;
 }
@@ -403,9 +242,9 @@ bool RecvComm::put(SocketReader& reader, uint8_t* from, uint64_t bytes) {
 void RecvComm::arrived(SocketReader& reader, uint64_t bytes) {
   reader.left -= bytes;
   reader.request->left -= bytes;
-  trace(TraceStep::kReceived, *this, reader.sequence, 0, bytes, &reader - &readers_[0]);
+  trace(TraceStep::kReceived, *this, reader.sequence, 0, bytes, number_of(reader));
   if (reader.scatter != nullptr) {
-    reader.scatter->arrived(bounce_, bytes);
+    bounce_.arrived(*reader.scatter, bytes);
   } else {
     reader.cursor += bytes;
   }
@@ -414,7 +253,7 @@ void RecvComm::arrived(SocketReader& reader, uint64_t bytes) {
   reader.scatter = nullptr;
   reader.placed = false;
   if (reader.lent) {
-    ++reader.read;
+    notices_.was_read(number_of(reader));
     exchange_notices();
   }
   if (request.left == 0) complete(request, reader.sequence);
@@ -422,42 +261,36 @@ void RecvComm::arrived(SocketReader& reader, uint64_t bytes) {
 
 void RecvComm::complete(Request& request, uint64_t sequence) {
   if (__builtin_expect(trap_ != nullptr, false)) spring_traps(request, sequence);
-  if (request.scattered()) {
-    if (!bounce_.copy_to_gpu(sequence))
-      fail(kNetUnhandledCudaError, "the driver copies nothing into the bounce buffer", 0);
-    if (trap_ == nullptr || !trap_->counts_late()) bounce_.publish(sequence);
-  }
+  if (request.scattered() && !bounce_.complete(sequence))
+    fail(kNetUnhandledCudaError, "the driver copies nothing into the bounce buffer", 0);
   trace(TraceStep::kWhole, *this, sequence, 0, request.total);
 }
 
 void RecvComm::before_done(uint64_t sequence) {
-  if (trap_->counts_late() && ring_.slot(sequence).scattered()) bounce_.publish(sequence);
+  if (ring_.slot(sequence).scattered()) bounce_.before_done(sequence);
 }
 
 // Of a trap: whether the reader has pages, now that others may have given some back.
 bool RecvComm::fed(SocketReader& reader) {
-  bounce_.take_back(ring_.consumed.load(std::memory_order_acquire));
+  bounce_.take_back(ring_);
   return cut(reader) && !reader.starved();
 }
 
 void RecvComm::spring_traps(Request& request, uint64_t sequence) {
   if (request.placed) return;  // see put
-  const TrapState::Damage damage = trap_->damage(sequence);
-  NetUnpackFragment* fragments = bounce_.descriptors(sequence);
-  if (damage.corrupt && request.total > 0)
-    *(request.scattered() ? bounce_.page_bytes(fragments[0].src_off) : request.data) ^= 0x01;
-  if (!request.scattered()) return;
-  if (damage.reorder) std::reverse(fragments, fragments + bounce_.listed(sequence));
-  if (damage.duplicate) bounce_.duplicate_last(sequence);
-  if (trap_->leaks(sequence)) bounce_.lose_page(sequence);
+  if (request.scattered()) {
+    bounce_.spring_traps(sequence, request.total);
+  } else if (request.total > 0 && trap_->damage(sequence).corrupt) {
+    *request.data ^= 0x01;
+  }
 }
 
 // Into what is left of the piece, and behind it into the stage.
 ssize_t RecvComm::read(SocketReader& reader, int fd, uint64_t* wanted) {
-  const iovec stage = {&reader.stage[reader.end], reader.stage.size() - reader.end};
+  const iovec stage = reader.rest_of_stage();
   if (reader.scatter != nullptr) {
     iovec parts[Scatter::kCut + 1];
-    int count = reader.scatter->parts(bounce_, parts);
+    int count = bounce_.parts(*reader.scatter, parts);
     *wanted = reader.scatter->room();
     if (reader.scatter->all_cut()) {
       parts[count++] = stage;
@@ -467,7 +300,7 @@ ssize_t RecvComm::read(SocketReader& reader, int fd, uint64_t* wanted) {
   }
   if (reader.placed) {
     const iovec parts[2] = {
-        {in_place_->buffer(&reader - &readers_[0], reader.request->memory), reader.room()}, stage};
+        {in_place_->buffer(number_of(reader), reader.request->memory), reader.room()}, stage};
     const bool to_its_end = reader.room() == reader.left;
     *wanted = reader.room() + (to_its_end ? stage.iov_len : 0);
     return ::readv(fd, parts, to_its_end ? 2 : 1);
@@ -476,34 +309,6 @@ ssize_t RecvComm::read(SocketReader& reader, int fd, uint64_t* wanted) {
   if (reader.left == 0) return ::recv(fd, stage.iov_base, stage.iov_len, MSG_DONTWAIT);
   const iovec parts[2] = {{reader.cursor, reader.left}, stage};
   return ::readv(fd, parts, 2);
-}
-
-// The kernel acknowledges bytes when they are taken out of the socket, and where data flows one way
-// only that is a packet of its own: a third of the round trip of 8 bytes, before the caller knows
-// that they are there. So who has waited for a message looks at it first, and takes it out when
-// there was time for an answer. Held bytes narrow the window of the sender: only whole messages are
-// held, and only where there is room for more, and the socket is tried again without an
-// announcement, which may never come.
-ssize_t RecvComm::peek(SocketReader& reader, int fd) {
-  const ssize_t got = ::recv(fd, &reader.stage[reader.end], reader.stage.size() - reader.end,
-                             MSG_DONTWAIT | MSG_PEEK);
-  if (got > 0) reader.peeked = static_cast<uint32_t>(got);
-  return got;
-}
-
-bool RecvComm::let_go(SocketReader& reader, int fd) {
-  while (reader.peeked > 0) {
-    // MSG_TRUNC spares the copy on TCP; other sockets write what is there already.
-    const ssize_t gone = ::recv(fd, &reader.stage[reader.end - reader.peeked], reader.peeked,
-                                MSG_DONTWAIT | MSG_TRUNC);
-    if (gone < 0 && errno == EINTR) continue;
-    if (gone <= 0) {
-      reader.peeked = 0;  // and there is nothing to be let go of any more
-      return false;
-    }
-    reader.peeked -= static_cast<uint32_t>(gone);
-  }
-  return true;
 }
 
 Comm::Step RecvComm::step(int socket) {
@@ -527,17 +332,12 @@ Comm::Step RecvComm::step(int socket) {
   }
   reader.visits_left = 0;
   reader.waited &= direct_ && reader.roomy;  // else nothing is to be held
-  if (!let_go(reader, fd)) return lost(socket, errno, moved);
+  if (!reader.let_go(fd)) return lost(socket, errno, moved);
 
-  // Only the beginning of a header can be left in the stage.
-  if (reader.staged() > 0)
-    std::memmove(&reader.stage[0], &reader.stage[reader.begin], reader.staged());
-  reader.end = reader.staged();
-  reader.begin = 0;
-
+  reader.compact();
   uint64_t wanted = reader.stage.size() - reader.end;
   const bool peeks = reader.waited && reader.request == nullptr;
-  const ssize_t got = peeks ? peek(reader, fd) : read(reader, fd, &wanted);
+  const ssize_t got = peeks ? reader.peek(fd) : read(reader, fd, &wanted);
   reader.waited = got < 0 && errno == EAGAIN;
   if (reader.waited) return moved ? Step::kMovedAll : Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
@@ -581,7 +381,7 @@ Comm::Step RecvComm::lost(int socket, int error_number, bool moved) {
 // caller keeps the pages for it, it has come and is not read.
 void RecvComm::judge_losses(bool moved) {
   if (!losing_ || (loses_peers() && !control_ended_)) return;
-  const bool starved = starved_.load(std::memory_order_relaxed);
+  const bool starved = bounce_.starved();
   const auto now = std::chrono::steady_clock::now();
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
   // What comes while nothing is posted, or no page is free, is not read: it has its second after.
