@@ -81,27 +81,66 @@ Status run(Agent& agent, Operation operation, const GpuBytes& here, const GpuByt
   return status;
 }
 
-}  // namespace
-
-TEST(memory_of_a_gpu_is_written_and_read) {
+// A write of one large block and a read of many small ones, each a message of its own.
+void write_and_read(bool right) {
   tcpx::Gpu& gpu = test_gpu(0);
   Agent a("a", true, with_compiler()), b("b", true, with_compiler());
   CHECK_EQ(a.load(b), kSuccess);
-  GpuBytes from(a, gpu, 3), to(b, gpu, 0), back(a, gpu, 0);
-  Metadata* known = nullptr;
+  GpuBytes from(a, gpu, 3), to(b, gpu, 0), back(a, gpu, 0), source(b, gpu, 7);
+  Metadata *known = nullptr, *known_source = nullptr;
   CHECK_EQ(a.backend->load_remote_metadata({{0, 0, 0}, to.blob()}, kVram, "b", known), kSuccess);
+  CHECK_EQ(a.backend->load_remote_metadata({{0, 0, 0}, source.blob()}, kVram, "b", known_source),
+           kSuccess);
   CHECK_EQ(run(a, kWrite, from, to, known, {{0, kBytes}}), kSuccess);
-  CHECK(to.get() == from.get());
-  // Small ones, too: each is a message of its own.
+  CHECK((to.get() == from.get()) == right);
   std::vector<uint8_t> expected(kBytes);
   std::vector<Block> blocks;
   for (uint64_t at = 0; at < 100 * 8192; at += 8192) blocks.push_back({at, 4096});
+  blocks.push_back({100 * 8192 + 3, 4097});
+  blocks.push_back({(1 << 20) + 1, 1});
+  const std::vector<uint8_t> there = source.get();
   for (const Block& block : blocks) {
-    memcpy(expected.data() + block.at, from.get().data() + block.at, block.bytes);
+    memcpy(expected.data() + block.at, there.data() + block.at, block.bytes);
   }
-  CHECK_EQ(run(a, kRead, back, to, known, blocks), kSuccess);
-  CHECK(back.get() == expected);
-  a.backend->unload_metadata(known);
+  CHECK_EQ(run(a, kRead, back, source, known_source, blocks), kSuccess);
+  CHECK((back.get() == expected) == right);
+  for (Metadata* each : {known, known_source}) a.backend->unload_metadata(each);
+}
+
+// softtcpx as a plugin that puts data in place, hidden until it is flushed; read once a process.
+void puts_in_place() {
+  setenv("SOFTTCPX_LIKE", "direct", 1);
+  setenv("SOFTTCPX_TRAP_HIDDEN", "1", 1);
+}
+
+}  // namespace
+
+TEST(memory_of_a_gpu_is_written_and_read) { write_and_read(true); }
+
+TEST(memory_of_a_gpu_is_written_and_read_where_the_plugin_puts_data_in_place) {
+  puts_in_place();
+  setenv("NCCL_NET_FORCE_FLUSH", "1", 1);
+  write_and_read(true);
+}
+
+TEST(memory_of_a_gpu_older_than_hopper_is_flushed_before_it_is_done) {
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) {
+    check::lacks() = "the fake driver: a GPU of another generation";
+    return;
+  }
+  puts_in_place();
+  setenv("FAKECUDA_CAPABILITY", "80", 1);
+  write_and_read(true);
+}
+
+// Else the two before it would prove nothing.
+TEST(what_is_hidden_and_not_flushed_is_wrong_in_memory_of_a_gpu) {
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) {
+    check::lacks() = "the fake driver: a GPU that needs no flush";
+    return;
+  }
+  puts_in_place();
+  write_and_read(false);
 }
 
 TEST(a_transfer_within_one_agent_is_a_copy_on_the_gpu) {
