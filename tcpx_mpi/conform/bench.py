@@ -179,9 +179,9 @@ class Bench:
     @property
     def flushes(self) -> bool:
         """Whether NCCL would flush what is received into this memory."""
-        asked = {"force_flush": self.properties.force_flush}
+        force_flush = self.properties.force_flush
         capability = self.gpu.facts["capability"] if self.gpu is not None else None
-        return self.in_place and bool(need_of_flush("", asked, os.environ, capability))
+        return self.in_place and bool(need_of_flush("", force_flush, os.environ, capability))
 
     @property
     def gathers(self) -> bool:

@@ -45,7 +45,7 @@ def agree_in_place(
             ordinal = ordinal_of(placement.gpu_pci, devices)
             gpu = next(each for each in devices if each["ordinal"] == ordinal)
         capability = gpu["capability"] if gpu is not None else None
-        need = need_of_flush(name, properties, environ, capability)
+        need = need_of_flush(name, properties["force_flush"], environ, capability)
         obstacle = obstacle_to_dma_buf(name, properties, plugin.handle.offers_dma_buf, gpu)
     found = world.allgather((is_in_place(properties), need, obstacle), "GPU memory")
     in_place, needs, obstacles = zip(*found, strict=True)
@@ -71,15 +71,15 @@ def is_in_place(properties: _native.DeviceProperties) -> bool:
 
 def need_of_flush(
     plugin: str,
-    properties: _native.DeviceProperties,
+    force_flush: int,
     environ: Mapping[str, str],
     capability: tuple[int, int] | None,
 ) -> str:
     """Why NCCL would flush receives here; "" where it would not.
 
-    `capability` is the GPU's; None: buffers are emulated, and there is none.
+    `force_flush` is the device's property; `capability` is the GPU's; None: buffers are emulated, and there is none.
     """
-    if properties["force_flush"]:
+    if force_flush:
         return f"plugin {plugin} asks for it (forceFlush)"
     if environ.get(FORCE_VARIABLE, "").strip() == "1":
         return f"{FORCE_VARIABLE}=1"

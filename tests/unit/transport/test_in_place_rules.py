@@ -19,25 +19,25 @@ def nic(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("properties", "environ", "capability", "expected"),
+    ("force_flush", "environ", "capability", "expected"),
     [
-        (nic(), {}, HOPPER, ""),
-        (nic(), {}, (10, 0), ""),
-        (nic(), {}, None, ""),
-        (nic(force_flush=1), {}, HOPPER, "plugin x asks for it (forceFlush)"),
-        (nic(force_flush=1), {}, None, "plugin x asks for it (forceFlush)"),
-        (nic(), {"NCCL_NET_FORCE_FLUSH": "1"}, HOPPER, "NCCL_NET_FORCE_FLUSH=1"),
-        (nic(), {"NCCL_NET_FORCE_FLUSH": "0"}, HOPPER, ""),
-        (nic(), {}, AMPERE, "the GPU is older than Hopper (compute capability 8.0)"),
+        (0, {}, HOPPER, ""),
+        (0, {}, (10, 0), ""),
+        (0, {}, None, ""),
+        (1, {}, HOPPER, "plugin x asks for it (forceFlush)"),
+        (1, {}, None, "plugin x asks for it (forceFlush)"),
+        (0, {"NCCL_NET_FORCE_FLUSH": "1"}, HOPPER, "NCCL_NET_FORCE_FLUSH=1"),
+        (0, {"NCCL_NET_FORCE_FLUSH": "0"}, HOPPER, ""),
+        (0, {}, AMPERE, "the GPU is older than Hopper (compute capability 8.0)"),
     ],
 )
 def test_receives_are_flushed_where_nccl_would(
-    properties: dict[str, Any],
+    force_flush: int,
     environ: dict[str, str],
     capability: tuple[int, int] | None,
     expected: str,
 ) -> None:
-    assert need_of_flush("x", properties, environ, capability) == expected
+    assert need_of_flush("x", force_flush, environ, capability) == expected
 
 
 def test_a_plugin_that_hands_over_fragments_puts_nothing_in_place() -> None:
