@@ -77,7 +77,8 @@ def need_of_flush(
 ) -> str:
     """Why NCCL would flush receives here; "" where it would not.
 
-    `force_flush` is the device's property; `capability` is the GPU's; None: buffers are emulated, and there is none.
+    `force_flush` is the device's property; `capability` is the GPU's; None: buffers are emulated,
+    and there is none.
     """
     if force_flush:
         return f"plugin {plugin} asks for it (forceFlush)"
