@@ -15,6 +15,7 @@ from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.cpu_bindings import Bindings
 from tcpx_mpi.machine.topology import Distance, Gpu, Nic, Topology
+from tcpx_mpi.units import counted
 
 #: Data connections that a NIC of an A3 machine is good for.
 CONNECTIONS_A_NIC = 8
@@ -290,12 +291,7 @@ def _progress_cpus(
 ) -> list[int]:
     """The CPU of each rank's progress thread."""
     if request.cpus:
-        cpus = _spread(request.cpus, len(masks))
-        if not cpus:
-            raise UsageError(
-                f"--cpus has {len(request.cpus)} CPUs for {len(masks)} ranks of {node.host}: "
-                "name at least one for each"
-            )
+        cpus = _given(request.cpus, len(masks), node.host)
     else:
         cpus = _chosen_cpus(node, masks, numa)
     for rank, place in request.rank_places.items():
@@ -303,12 +299,8 @@ def _progress_cpus(
             cpus[rank] = place.cpu
     for rank, cpu in enumerate(cpus):
         asked_by = "--cpus" if request.rank_place(rank).cpu is None else request.places_from
-        if cpu >= 0 and cpu not in masks[rank]:
-            raise UsageError(
-                f"{asked_by}: CPU {cpu} is outside of the affinity mask of local rank {rank} on "
-                f"{node.host} ({cpu_list_text(masks[rank])}): name CPUs of the mask, or start with "
-                "`mpirun --bind-to none`"
-            )
+        if cpu >= 0:
+            _require_in(masks[rank], cpu, rank, node.host, asked_by)
         if cpu >= 0 and request.rank_place(rank).cpu is not None and cpus.count(cpu) > 1:
             raise UsageError(
                 f"{asked_by}: two progress threads on {node.host} would have CPU {cpu}: give each "
@@ -364,11 +356,38 @@ def _first_of(cores: Sequence[Sequence[int]], allowed: set[int]) -> list[int]:
     return [next(cpu for cpu in core if cpu in allowed) for core in cores]
 
 
+def require_cpus(cpus: Sequence[int], ranks: int, mask: Sequence[int], host: str) -> None:
+    """Raises UsageError where so many ranks that all start here, with this mask or less of it,
+    cannot have these CPUs."""
+    for rank, cpu in enumerate(_given(cpus, ranks, host)):
+        _require_in(mask, cpu, rank, host, "--cpus")
+
+
+def _given(cpus: Sequence[int], ranks: int, host: str) -> list[int]:
+    """A CPU for each rank of those asked for. Raises UsageError where they are too few."""
+    found = _spread(cpus, ranks)
+    if not found:
+        raise UsageError(
+            f"--cpus has {counted(len(cpus), 'CPU')} for {ranks} ranks of {host}: name at least "
+            "one for each"
+        )
+    return found
+
+
 def _spread(cpus: Sequence[int], ranks: int) -> list[int]:
     """A CPU for each rank, evenly over these; none where there are too few."""
     if len(cpus) < ranks:
         return []
     return [cpus[rank * len(cpus) // ranks] for rank in range(ranks)]
+
+
+def _require_in(mask: Sequence[int], cpu: int, rank: int, host: str, asked_by: str) -> None:
+    if cpu not in mask:
+        raise UsageError(
+            f"{asked_by}: CPU {cpu} is outside of the affinity mask of local rank {rank} on "
+            f"{host} ({cpu_list_text(mask)}): name CPUs of the mask, or start with "
+            "`mpirun --bind-to none`"
+        )
 
 
 def _oversubscribed(node: Node, masks: Sequence[Sequence[int]], rank: int) -> bool:

@@ -233,7 +233,6 @@ def _column(table: str, values: NDArray[Any], column: str, kind: type) -> list[A
 def write_samples(group: Any, name: str, samples: Mapping[str, NDArray[np.int64]]) -> None:
     """A group with one dataset a phase, in nanoseconds."""
     inner = group.create_group(name)
-    inner.attrs["unit"] = "ns"
     for phase, values in samples.items():
         write_array(inner, phase, values.astype("<i8", copy=False), f"rows/{name}/{phase}")
 

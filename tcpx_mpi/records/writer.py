@@ -226,7 +226,6 @@ def _write_row(group: Any, row: Row) -> None:
     if row.arrivals.size:
         for name in ARRIVALS:
             write_array(group, name, getattr(row, name), f"rows/{name}")
-        group["arrivals"].attrs["unit"] = "ns"
     if row.trace.size:
         write_table(group, "trace", TRACE_COLUMNS, row.trace.tolist(), "rows/trace")
     columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from itertools import groupby
 
@@ -62,9 +63,16 @@ def _plugin(header: RunHeader) -> str:
     return f"{name}, {found}" if found else f"{name}, {header.plugin_path}"
 
 
+#: Why there is none, without what the loader says of each library, and without what to do: nothing
+#: is amiss.
+_NO_GPU = re.compile(r" has no usable GPU \(([^():]+)[^()]*\): [^()]*\)$")
+
+
 def _memory(header: RunHeader) -> str:
     """Where buffers are, and why: the fact is `host (auto: there is no GPU)`."""
-    chosen = header.facts.get("memory_chosen", header.memory)
+    chosen = _NO_GPU.sub(
+        r" has no usable GPU: \1)", header.facts.get("memory_chosen", header.memory)
+    )
     if flush := header.facts.get("flush_chosen"):
         return f"{chosen}, flush {flush}"
     return chosen if header.unpack == "in place" else f"{chosen}, unpack {header.unpack}"

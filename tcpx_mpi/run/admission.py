@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from tcpx_mpi import patterns
 from tcpx_mpi.config.options import OPERATION, OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
+from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.launcher_rank import LauncherRank, srun_without_pmi
 from tcpx_mpi.machine import profiles
+from tcpx_mpi.machine.placement import require_cpus
 from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin import find
@@ -65,6 +67,9 @@ def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, nee
     if settings.placement_path is not None:
         read_placement(settings.placement_path)
     _refuse_node(settings, ranks)
+    if settings.cpus and mpirun.ranks_are_here(environ):
+        mask = sorted(os.sched_getaffinity(0))
+        require_cpus(parse_cpu_list(settings.cpus), ranks, mask, socket.gethostname())
     if needs.results:
         _refuse_limit(environ)
         _refuse_spool(settings)

@@ -143,6 +143,20 @@ def test_a_gpus_memory_is_refused_where_no_gpu_is_visible(elsewhere: Path) -> No
     refused(start(RANKS, 2, "ring", "--memory", "cuda"), elsewhere, "has no usable GPU")
 
 
+@pytest.mark.parametrize(
+    ("cpus", "says"),
+    [
+        ("99", ("--cpus has 1 CPU for 2 ranks of", "name at least one for each")),
+        ("98,99", ("--cpus: CPU 98 is outside of the affinity mask of local rank 0 on",)),
+    ],
+)
+def test_cpus_that_no_rank_here_can_have_are_refused_before_mpirun(
+    cpus: str, says: tuple[str, ...], elsewhere: Path
+) -> None:
+    command = start(PARENT, 2, "ring", "--cpus", cpus)
+    assert refused(command, elsewhere, *says).err.count("\n") == 1, "mpirun has a banner"
+
+
 def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
     refused(tcpx_mpi("run", "ring"), elsewhere, "at least 2 ranks", "mpirun -n 4", "--ranks 4")
 

@@ -195,8 +195,8 @@ def srun(cluster: Slurm, place: Path, command: str) -> subprocess.CompletedProce
     return done
 
 
-def command_with_srun() -> str:
-    (command,) = re.findall(r"^srun .*$", PAGE, re.MULTILINE)
+def command_with_srun(screen: bool = False) -> str:
+    (command,) = re.findall(rf"^srun .*{'--screen always' if screen else 'run ring'}$", PAGE, re.M)
     return str(command)
 
 
@@ -209,6 +209,14 @@ def test_srun_with_pmix_starts_a_run(cluster: Slurm, place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = place.glob("*.h5")
     complete_run(path, SMALL_SIZES)
+
+
+def test_srun_prints_for_a_terminal_where_it_is_told(cluster: Slurm, place: Path) -> None:
+    done = srun(cluster, place, f"env COLUMNS=100 {command_with_srun(screen=True)}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# Not shown here" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "\x1b" not in done.stdout
 
 
 def test_srun_without_pmi_is_refused_by_every_task(cluster: Slurm, place: Path) -> None:

@@ -260,7 +260,7 @@ def test_a_placement_file_wins_for_its_ranks_and_leaves_the_others(tmp_path: Pat
         (1, Request(nics=("off",)), ["--nic", "NIC off of here is down"]),
         (1, Request(nics=("eth1",)), ["does not offer NIC eth1", "only eth0"]),
         (1, Request(gpus=(0,)), ["--gpu", "here has none"]),
-        (2, Request(cpus=(1,)), ["--cpus has 1 CPUs for 2 ranks of here"]),
+        (2, Request(cpus=(1,)), ["--cpus has 1 CPU for 2 ranks of here"]),
         (1, Request(cpus=(8,)), ["--cpus: CPU 8 is outside of the affinity mask", "(0-3)"]),
         (
             1,

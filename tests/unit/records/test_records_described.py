@@ -73,6 +73,9 @@ def test_every_dataset_says_what_it_is(path: str) -> None:
         said = DESCRIBED[key]
         assert dataset.attrs["description"] == said.text, key
         assert dataset.attrs["units"], key
+        # One word for one thing, and the one that xarray and netCDF know.
+        assert "unit" not in dataset.attrs, key
+        assert "unit" not in dataset.parent.attrs, key
         labels = [each.label for each in dataset.dims]
         assert labels in (list(said.dimensions[-dataset.ndim :]), [""]), key
         found.add(key)

@@ -61,7 +61,7 @@ def test_the_page_names_everything_in_a_file(run_file: Path) -> None:
         visit("rows", file)
         file.visititems(visit)
     # The columns of the plan and of text tables are as in the command line, or obvious.
-    found -= {"unit", "text", "plan", "row_000001", "raw"}
+    found -= {"text", "plan", "row_000001", "raw"}
     with h5py.File(run_file, "r") as file:
         found -= set(file["plan"].attrs)
     assert found - NAMES == set()

@@ -186,7 +186,7 @@ def test_arrivals_and_pairs_come_back_and_a_row_without_them_has_none(tmp_path: 
     assert (first.pairs, second.pairs) == ("", "0>2 3>1")
     assert second.arrivals.shape == (0, 0, 0)
     with h5py.File(writer.path) as file:
-        assert file["rows/row_000000/arrivals"].attrs["unit"] == "ns"
+        assert file["rows/row_000000/arrivals"].attrs["units"] == "ns"
         assert "arrivals" not in file["rows/row_000001"]
 
 
