@@ -210,6 +210,21 @@ def test_peers_are_ceilings_each_at_its_best(kernel: Kernel, tmp_path: Path) -> 
     assert lines.keys() == {"NIC line rate", "wrong or unchecked"}
 
 
+def test_a_peer_whose_ratio_is_void_is_no_line(kernel: Kernel, tmp_path: Path) -> None:
+    """mpi went over another network than the plugin, and raw did not."""
+    run = invented_runs.beside_baselines()
+    elsewhere = [
+        dataclasses.replace(each, interfaces="eth7") if each.name == "mpi" else each
+        for each in run.header.baselines
+    ]
+    run = dataclasses.replace(run, header=dataclasses.replace(run.header, baselines=elsewhere))
+    probe = "[line.get_label() for line in axes.get_lines()]"
+    found = kernel.run("bandwidth", probe, RUN=write(run, tmp_path / "o.h5"), PICTURE="")
+    assert "VOID: mpi went over eth7, the plugin over " in found.text
+    assert not [label for label in found.probe if label.startswith("mpi")]
+    assert [label for label in found.probe if label.startswith("raw (ceiling")]
+
+
 def test_every_program_of_a_folder_has_a_picture_with_its_own_medians(
     kernel: Kernel, tmp_path: Path
 ) -> None:
