@@ -118,8 +118,8 @@ def header_lines(hosts: Sequence[Host], connection: Connection) -> list[str]:
         congestion = f"the kernel's own congestion control ({kernels_own() or 'unknown'})"
     return [
         f"# Ceilings: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
-        f"# TCP over {connection.interface}, {congestion}, send buffer {buffer}; "
-        "median of blocks (slowest - fastest); every byte checked but of `same buffer`",
+        f"# TCP over {connection.interface}, {congestion}, send buffer {buffer}",
+        "# Median of blocks (slowest - fastest); every byte checked but of `same buffer`",
         *([f"# WARNING: {connection.congestion_note}"] if connection.congestion_note else []),
         f"# {'what':<22} {'size':>8} {'streams':>8} {'':>9}",
     ]

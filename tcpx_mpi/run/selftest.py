@@ -180,8 +180,8 @@ def quiet_lines(ranks: Sequence[Quiet]) -> list[str]:
             f"{100 * worst.lost_share:.2f} % of a CPU's time, the longest "
             f"{worst.longest_ns / 1e3:.0f} us (rank {lost})",
         ),
-        _line("noise floor", f"{100 * ranks[noisy].noise:.2f} % between equal pieces of 1 ms "
-              f"(p95 over the fastest, rank {noisy})"),
+        _line("noise floor", f"{100 * ranks[noisy].noise:.2f} % (pieces of 1 ms, p95 over the "
+              f"fastest; rank {noisy})"),
         _line("steal", f"{100 * max(steals):.2f} % of CPU time" if steals else "n/a"),
     ]  # fmt: skip
 

@@ -43,8 +43,8 @@ def test_every_figure_is_printed_and_kept(place: Path) -> None:
         f"{own['chunk_ns']:.1f} ns a chunk",
         f"{np.median(kept['barrier_skew_ns']) / 1e3:.1f} us, p95 ",
         f"{100 * max(rank['lost_share'] for rank in quiet):.2f} % of a CPU's time, the longest ",
-        f"{100 * quiet[noisiest]['noise']:.2f} % between equal pieces of 1 ms (p95 over the "
-        f"fastest, rank {noisiest})",
+        f"{100 * quiet[noisiest]['noise']:.2f} % (pieces of 1 ms, p95 over the fastest; rank "
+        f"{noisiest})",
         "raw TCP stream",  # of the ceilings
     ):
         assert any(text in line for line in lines), text
