@@ -206,6 +206,9 @@ def _cpu_ns_a_copy(summary: RowSummary) -> float:
 
 CPU_TIME = Field("cputime", US, _cpu_ns_a_copy, meaning=(
     "`-C`: CPU time of a rank for one copy of the pattern, averaged over ranks"))
+FLUSH = Field("flush", US, attrgetter("flush_ns"), 0, "flush_us", meaning=(
+    "of a run that flushes receives: how long of an iteration passed behind the plugin's last done "
+    "of a receive until all were flushed, the mean over the ranks that receive"))
 FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
     "`-S`: when the row was complete"))
 
@@ -370,6 +373,7 @@ def _asked_for(header: RunHeader) -> list[Field]:
     plan = header.plan
     groups = (
         (plan.agg_iters > 1, (MESSAGES,)),
+        (header.facts.get("flush_chosen", "").startswith("always"), (FLUSH,)),
         (plan.report_gbits, (ALGBW_GBITS, BUSBW_GBITS)),
         (plan.per_iter_timing, (MINIMUM, MAXIMUM, MEAN, STDEV, CV)),
         (plan.report_cputime, (CPU_TIME,)),
@@ -450,5 +454,6 @@ JSON_TRAFFIC = (
 EXPLAINED = (
     *IDENTITY, *SIDE, T_MAX, T_MAX_RANK, P50, P95, P99, P50_LOW, P50_HIGH, NET_BW, CPU,
     *_ratio_fields("", lambda s: None), *UNDER_LOAD, ALGO,
-    MESSAGES, ALGBW_GBITS, BUSBW_GBITS, MINIMUM, MAXIMUM, MEAN, STDEV, CV, CPU_TIME, FINISHED,
+    MESSAGES, FLUSH, ALGBW_GBITS, BUSBW_GBITS, MINIMUM, MAXIMUM, MEAN, STDEV, CV, CPU_TIME,
+    FINISHED,
 )  # fmt: skip

@@ -44,6 +44,9 @@ class RowSummary:
     per_iteration: Distribution
     #: Millions of messages a rank receives a second.
     mmsg_per_s: float
+    #: Mean over iterations and receiving ranks of what a flush took behind the last "done"; NaN
+    #: where nothing was flushed.
+    flush_ns: float
     #: True if every receiving rank checked every byte, and there was a byte to check.
     checked: bool
     #: Wrong bytes of all ranks, of a program's row elements, or None where the row is not

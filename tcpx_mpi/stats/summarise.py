@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.records import IN_PLACE, LOADED, Average, Row, SideKey
+from tcpx_mpi.records import FLUSH, IN_PLACE, LOADED, Average, Row, SideKey
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
@@ -106,6 +106,7 @@ def summarise(
         iteration_max_ns=iteration_max_ns,
         per_iteration=describe(iteration_max_ns()[per_iter_skip:], row.spool),
         mmsg_per_s=rate(row.messages_per_copy, time_ns * time_divisor) * 1e3,
+        flush_ns=_flush_ns(row),
         checked=checked,
         wrong=int(found.sum()) if checked else None,
         wrong_found=int(found.sum()) + sum(side.wrong_found for side in others),
@@ -155,6 +156,7 @@ def _summary_of(row: Row, told: Average) -> RowSummary:
         iteration_max_ns=functools.partial(np.empty, 0),
         per_iteration=describe(np.empty(0)),
         mmsg_per_s=math.nan,
+        flush_ns=math.nan,
         checked=checked,
         wrong=told.wrong if checked else None,
         wrong_found=max(told.wrong, 0),
@@ -189,3 +191,12 @@ def _facts_of(row: Row, more_faults: Sequence[str] = ()) -> dict[str, Any]:
 def _net_bandwidth(row: Row, receives: NDArray[np.bool_], elapsed: Int64s) -> float:
     received = total_if_known(row.net_received[receives])
     return rate(received, float(elapsed[receives].sum())) if received is not None else math.nan
+
+
+def _flush_ns(row: Row) -> float:
+    """Of ranks that flushed in each iteration; NaN without any."""
+    if FLUSH not in row.samples or row.iterations == 0:
+        return math.nan
+    samples = row.samples[FLUSH]
+    flushing = [samples[rank] for rank in range(len(samples)) if samples[rank][0] >= 0]
+    return float(np.mean(elapsed_ns(flushing))) / row.iterations if flushing else math.nan

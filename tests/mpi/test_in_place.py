@@ -105,6 +105,11 @@ def test_a_flush_is_a_phase_of_the_samples_and_of_the_trace(place: Path) -> None
     assert "flushed" in report.out
     unflushed = run(start("pair", "-b", "64K", "-e", "64K", "-n", "6", hdf5="u.h5"), place, DIRECT)
     assert unflushed.code == 0, unflushed.text
+    titles = [
+        next(line for line in each.out.splitlines() if "#wrong" in line).split()
+        for each in (result, unflushed)
+    ]
+    assert ["flush" in each for each in titles] == [True, False]
     with h5py.File(place / "u.h5") as file:
         assert "flush" not in file["rows/row_000000/samples"]
 

@@ -361,3 +361,11 @@ def test_the_slowest_rank_of_a_run_is_the_one_slowest_most_often() -> None:
 def test_there_is_no_slowest_of_one_receiver() -> None:
     row = invented.row(0, receives=np.array([False, True, False, False]))
     assert slowest_rank([summary_of(row)]) is None
+
+
+def test_a_flush_is_the_mean_over_the_ranks_that_receive_and_unknown_without_any() -> None:
+    row = invented.row(0, world=3, iterations=2)
+    assert math.isnan(summarise(row, 1, 1.0, 1, 0, 1.0).flush_ns)
+    flushes = np.array([[-1, -1], [100, 300], [1000, 200]], np.int64)
+    row.samples = {**row.samples, "flush": flushes}
+    assert summarise(row, 1, 1.0, 1, 0, 1.0).flush_ns == (200 + 600) / 2
