@@ -16,6 +16,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea, host_bytes
 from tcpx_mpi.conform.outcome import Broken, NotTried
 from tcpx_mpi.conform.properties import UNPACK, UNPACK_VERSION, Properties, decode
+from tcpx_mpi.plugin.current_gpu import make_gpu_current
 from tcpx_mpi.transport.in_place import need_of_flush
 
 #: Bytes after a handle's own, by which writing beyond it is seen.
@@ -98,6 +99,8 @@ class Bench:
             self.tell("taking the GPU")
             self.gpu = Gpu()
         self.tell("loading the plugin")
+        if self.gpu is None:
+            make_gpu_current(self.path, os.environ)
         self.table = _native.Table(self.path, self.abi)
         return self.table
 

@@ -24,6 +24,7 @@ from tcpx_mpi.errors import SetupFailed, TcpxError
 from tcpx_mpi.launch.mpirun import PARENT_VARIABLE
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.parent_death import end_with_parent
+from tcpx_mpi.plugin.current_gpu import make_gpu_current
 from tcpx_mpi.plugin.device_memory import memory_of
 
 LOAD, INIT, DEVICES = "loading the plugin", "init of the plugin", "the devices of the plugin"
@@ -163,6 +164,7 @@ def main(path: str, version: str, how: str, parent: str) -> None:
             _native.begin_plugin_init()
             plugin = _native.Plugin(path, abi)
             say(_STEP, INIT)
+            make_gpu_current(path, os.environ)
             plugin.init()
             say(_STEP, DEVICES)
             count = plugin.devices()

@@ -1,7 +1,8 @@
 """Plugins that put data into GPU memory themselves: whether receives are flushed, and why.
 
 What was received there is visible to whoever reads it once the plugin has flushed it. Where the
-network and the GPU keep the order by themselves, NCCL leaves that out; the rule here is NCCL's.
+network and the GPU keep the order by themselves, NCCL leaves that out; the rule here is NCCL's, but
+for machines with C2C (docs/how-to/gpu.md).
 """
 
 from __future__ import annotations

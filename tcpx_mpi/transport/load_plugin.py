@@ -20,6 +20,7 @@ from tcpx_mpi.machine.interfaces import (
 )
 from tcpx_mpi.machine.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
 from tcpx_mpi.machine.topology import this_machine
+from tcpx_mpi.plugin.current_gpu import make_gpu_current
 from tcpx_mpi.plugin.find import (
     PluginChoice,
     PluginFile,
@@ -153,6 +154,7 @@ def load_plugin(
     handle = _native.Plugin(choice.path, choice.abi)
     try:
         _native.watch_waits_for(f"{INIT} {file.path}")
+        make_gpu_current(file.path, environ)
         handle.init()
         _native.watch_waits_for(f"{DEVICES} {file.path}")
         nics, findings = read_devices(handle)

@@ -184,6 +184,17 @@ def test_a_plugin_of_another_kind_keeps_the_contract(
     assert said in found.reasons()[clause]
 
 
+def test_a_plugin_that_looks_for_the_current_gpu_in_init_finds_one(
+    plugin: Path, tmp_path: Path
+) -> None:
+    which = ("--only", "message", "--memory", "host")
+    two = gpus.stand_in(2).variables
+    found = conform(tmp_path, str(plugin), *which, FAULT="needs-a-gpu", **two)
+    assert found.code == 0, found.out
+    without = conform(tmp_path, str(plugin), *which, FAULT="needs-a-gpu")
+    assert "the plugin has crashed by" in without.reasons()["init"], without.out
+
+
 @pytest.fixture(scope="module")
 def hung(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Found, str]]:
     """By fault, what was found and the mark of its processes; all at once: they wait."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import refplugin_build
 from gpus import Gpus
 from jobs import Result, run, tcpx_mpi
 
@@ -61,6 +62,17 @@ def test_one_side_may_be_the_hosts(
     assert f"memory {memory}" in result.out
     flushes = like == "direct" and memory == "host to cuda"
     assert ("# Flush: " in result.out) == flushes
+
+
+def test_a_plugin_of_others_is_driven_in_memory_of_gpus(gpus: Gpus, place: Path) -> None:
+    """One that looks for the current GPU in init, as TCPXO's does, and takes dma-bufs."""
+    source = Path(__file__).parents[1] / "conform" / "faulty.cc"
+    plugin = str(refplugin_build.build(place, source))
+    variables = {"FAULT": "needs-a-gpu", "FAULTY_MEMORY": "cuda"}
+    result = ran(gpus, place, "ring", "--plugin", plugin, *SIZES, **variables)
+    assert result.code == 0, result.text
+    assert "# Out of bounds values : 0 OK" in result.out, result.text
+    assert "ABI v11 name faulty memory cuda\n" in result.out, result.text
 
 
 def test_how_memory_is_registered_is_nccls_choice_or_the_users(gpus: Gpus, place: Path) -> None:

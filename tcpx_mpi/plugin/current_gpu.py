@@ -1,0 +1,29 @@
+"""The GPU that is current when a plugin is initialised and says which devices it has.
+
+NCCL has its own current in every call. A plugin may ask CUDA which one that is in init already:
+TCPXO's ends the process where none is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tcpx_mpi import _native
+from tcpx_mpi.launch.mpirun import under_launcher
+
+
+def make_gpu_current(path: str, environ: Mapping[str, str]) -> None:
+    """Makes this rank's GPU current on the calling thread, for a plugin that is not ours.
+
+    By the number of the rank on its node, as placement does where nobody chooses. Nothing where
+    there is no GPU.
+    """
+    if os.path.dirname(os.path.abspath(path)) == os.path.dirname(os.path.abspath(_native.__file__)):
+        return
+    launched = under_launcher(environ)
+    local = 0 if launched is None or launched.local_rank is None else launched.local_rank
+    try:
+        _native.cuda_select(local % len(_native.cuda_devices()))
+    except (_native.CudaUnavailable, _native.CudaError):
+        return
