@@ -14,10 +14,10 @@ from tcpx_mpi.units import counted
 
 #: The title of what loses packets.
 LOSES = "Loses packets"
-#: Of the segments of a way; a sound network is a hundred times below, a busy machine ten times.
+#: Of the segments of a link; a sound network is a hundred times below, a busy machine ten times.
 _LEAST_SHARE = 0.001
 _LEAST_COUNT = 10
-#: Of a way that loses nothing to speak of, over the one with the least loss of those that do.
+#: Of a link that loses nothing to speak of, over the one with the least loss of those that do.
 _CLEAN = 0.1
 #: Payload of a segment with the usual MTU of 1500; with a larger one, shares look smaller.
 _SEGMENT_BYTES = 1448
@@ -25,7 +25,7 @@ _SEGMENT_BYTES = 1448
 
 @dataclass(frozen=True)
 class _Sent:
-    """Over a way: bytes on the wire, and segments that TCP sent again."""
+    """Over a link: bytes on the wire, and segments that TCP sent again."""
 
     wire_bytes: int = 0
     again: int = 0
@@ -40,8 +40,8 @@ class _Sent:
 
 
 def losses(header: RunHeader, rows: Sequence[Row]) -> Iterator[Finding[str]]:
-    """Each NIC of which all ways to other nodes, in one role, lose packets, while others do not;
-    and each way between two nodes that does so alone."""
+    """Each NIC of which all links to other nodes, in one role, lose packets, while others do not;
+    and each link between two nodes that does so alone."""
     links = _between_nodes(header, rows)
     lossy = {link for link, sent in links.items() if sent.lossy}
     if not lossy:
@@ -58,13 +58,13 @@ def losses(header: RunHeader, rows: Sequence[Row]) -> Iterator[Finding[str]]:
             text = f"{nic}, {ONE_DIRECTION[end]}: {_figures(links, own, others)}"
             yield Finding(
                 Severity.DOUBTFUL, LOSES, text,
-                "look at the cable, its errors (ethtool -S), the queues and the MTU on the way",
+                "look at the cable, its errors (ethtool -S), the queues and the MTU on the path",
             )  # fmt: skip
     infos = {info.rank: info for info in header.ranks}
     for sender, receiver in sorted(lossy - explained):
         own = {(sender, receiver)}
         others = [sent.share for link, sent in links.items() if link not in lossy]
-        text = f"the way from {_nic(infos[sender])} to {_nic(infos[receiver])}"
+        text = f"the link from {_nic(infos[sender])} to {_nic(infos[receiver])}"
         yield Finding(Severity.DOUBTFUL, LOSES, f"{text}: {_figures(links, own, others)}")
 
 
@@ -98,5 +98,7 @@ def _nic(info: RankInfo) -> str:
 def _figures(links: Mapping[Link, _Sent], own: set[Link], others: Sequence[float]) -> str:
     again = sum(links[link].again for link in own)
     share = again * _SEGMENT_BYTES / sum(links[link].wire_bytes for link in own)
-    text = f"{share:.2%} of the segments were sent again ({again}), over {counted(len(own), 'way')}"
+    text = (
+        f"{share:.2%} of the segments were sent again ({again}), over {counted(len(own), 'link')}"
+    )
     return text + (f"; at most {max(others):.3%} over the others" if others else "")

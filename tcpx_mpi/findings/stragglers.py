@@ -40,7 +40,7 @@ BySize = dict[int, dict[Link, Measured]]
 
 
 def links_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
-    """Of patterns whose ways can be told apart; repeats of a way are taken together."""
+    """Of patterns whose links can be told apart; repeats of a link are taken together."""
     found: dict[int, dict[Link, list[Measured]]] = defaultdict(lambda: defaultdict(list))
     for row in rows if not header.averages_only else []:
         if row.size_bytes:
@@ -130,9 +130,9 @@ def _half_round_trips(row: Row) -> dict[Link, Measured]:
     """Where a rank has several peers at a time: half of the time there and back.
 
     A peer's bytes come as late as it began its iteration, and that is as late as what it waited
-    for itself. In the sum of both ways neither this nor the clocks count: what one began later
-    than the other is added to one way and taken from the other, in each single iteration. (Files
-    of older versions have means of blocks.)
+    for itself. In the sum of both directions neither this nor the clocks count: what one began
+    later than the other is added to one direction and taken from the other, in each single
+    iteration. (Files of older versions have means of blocks.)
     """
     both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
     return {
@@ -144,7 +144,7 @@ def _half_round_trips(row: Row) -> dict[Link, Measured]:
 
 
 def _together(parts: Sequence[Measured]) -> Measured:
-    """Several times the same way, in cycles: medians, and the first cycles against the last."""
+    """Several times the same link, in cycles: medians, and the first cycles against the last."""
     if len(parts) == 1:
         return parts[0]
     found = _of_blocks(np.array([ns for part in parts for ns in part.quarters_ns]))
@@ -279,7 +279,7 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     one_direction = is_one_direction(header)
     figure = (
         f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
-        f"{format_size(size)}, in {suspect.links} of {suspect.of_links} ways "
+        f"{format_size(size)}, in {suspect.links} of {suspect.of_links} links "
         f"(noise {_noise(suspect.noise)})"
     )
     roles = " and ".join(suspect.roles)
@@ -294,8 +294,8 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
         return f"{_rail(header, suspect.ranks)}, {roles or both}: {figure}"
     if suspect.kind == "link":
         link = f"from {names[0]} to" if one_direction else f"between {names[0]} and"
-        return f"the way {link} {names[1]}: {figure}, both are fast with others"
-    return f"{names[0]} or {names[1]}, or their way: {figure}; `run pairs --all` tells which"
+        return f"the link {link} {names[1]}: {figure}, both are fast with others"
+    return f"{names[0]} or {names[1]}, or their link: {figure}; `run pairs --all` tells which"
 
 
 def _rail(header: RunHeader, ranks: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Two ranks at a time: pair (one way), bidirectional (both at once), pingpong (there and back)."""
+"""Two ranks at a time: pair (one direction), bidirectional (both), pingpong (there and back)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _there_and_back(rank: int, world: int) -> Schedule:
     steps = ScheduleBuilder()
     if begins(rank, world):
         steps.send(other, 0)
-        # No predecessor: the answer's receive is posted before the answer can be on its way.
+        # No predecessor: the answer's receive is posted before the answer can be on its link.
         steps.receive(other, 0)
     else:
         ping = steps.receive(other, 0)

@@ -1,4 +1,4 @@
-"""Two ranks at a time, every rank busy: a tournament in which each meets each, both ways in turn.
+"""Two ranks at a time, every rank busy: each meets each, both directions in turn.
 
 Rounds 2t and 2t + 1 have the same pairs; in the second of them the other one sends. The first pairs
 are those of `pair`. With `world` ranks, an even number, world - 1 encounters take 2 (world - 1)
@@ -23,7 +23,7 @@ from tcpx_mpi.patterns.pair import begins, partner, refuse
 from tcpx_mpi.patterns.program import of_bytes
 from tcpx_mpi.schedule.pattern import Pattern, Rounds, pairs_of_text
 
-#: Rounds without `--all`: every rank meets one other, both ways.
+#: Rounds without `--all`: every rank meets one other, in both directions.
 _ONE_ENCOUNTER = range(2)
 #: Of a sample, so many encounters at least are neither those of neighbours nor that of `pair`.
 _LEAST_OF_OTHERS = 3
@@ -65,7 +65,7 @@ def _scales(world: int) -> int:
 
 def sample(world: int, most_pairs: int) -> Sequence[int]:
     """The encounters of a run with `--all`: the tournament, or a sample of so many pairs, rounded
-    up, but of no fewer than tell a rank, a node and the ways between nodes apart."""
+    up, but of no fewer than tell a rank, a node and the links between nodes apart."""
     scales = _scales(world)
     wanted = max(-(-most_pairs // (world // 2)), 1 + scales + _LEAST_OF_OTHERS)
     if not most_pairs or wanted >= world - 1:

@@ -1,14 +1,14 @@
-"""Who is slow, where pairs of ranks were measured apart: a rank, its NIC, or the way between two.
+"""Who is slow, where pairs of ranks were measured apart: a rank, its NIC, or the link between two.
 
 A rank is as slow, sending or receiving, as its *best* pair in that role is over the good: a rank
 that only met a slow one has other pairs that are good. What two ranks' own slowness does not
-explain is the way between them. A NIC is slow where all of its ranks are, towards other nodes, and
+explain is the link between them. A NIC is slow where all of its ranks are, towards other nodes, and
 within their own not half as much. Below 5 x the noise floor, or 5 %, nothing is named.
 
-Whatever the noise, a rank is named whose ways stand apart: every quarter of each is above every
-quarter of every way without that rank; of few ways, by more than those are from one another.
+Whatever the noise, a rank is named whose links stand apart: every quarter of each is above every
+quarter of every link without that rank; of few links, by more than those are from one another.
 
-Where all pairs were measured at once, by their both ways, a rank is judged by its standing
+Where all pairs were measured at once, by both of their links, a rank is judged by its standing
 (`outlier.py`): by times, beside the other ranks in the same quarters of the row, and by the noise
 of these alone.
 """
@@ -57,12 +57,12 @@ def find_stragglers(
     found += _by_nic(nics, places)
     at_once = near.at_once or far.at_once
     accused = {rank for suspect in found for rank in suspect.ranks if at_once}
-    # Within a node a way is slow where its two ranks share a core with somebody else, and a mesh,
+    # Within a node a link is slow where its two ranks share a core with somebody else, and a mesh,
     # where nobody has it alone, does not tell that from a link.
     slow_links = list(by_rail(_slow_links(far, near), far, places))
     if not at_once:
         slow_links += _slow_links(near, far)
-    # Where all wait for all, the ways of a slow rank differ: what waits for it in one is there
+    # Where all wait for all, the links of a slow rank differ: what waits for it in one is there
     # early in another.
     found += [suspect for suspect in slow_links if accused.isdisjoint(suspect.ranks)]
     return sorted(found, key=lambda s: -s.factor)
@@ -82,7 +82,7 @@ def factor_again(
     """A suspect by fresh samples: its factor, and whether that confirms it: it stands out of their
     noise, and is half as much as at first, as a logarithm.
 
-    None where they have too few of its ways.
+    None where they have too few of its links.
     """
     links = class_of(fresh, places, suspect.apart)
     if not links.usable:
@@ -163,9 +163,9 @@ def _fast_at_home(slow: Straggler, near: LinkTimes) -> bool:
 
 
 def _beyond_its_ranks(link: Link, links: LinkTimes, others: LinkTimes) -> float:
-    """What of the slowness of a way its ranks have not in their other ways, of either class.
+    """What of the slowness of a link its ranks have not in their other links, of either class.
 
-    A rank counts as slow as half of its other ways are, also where that is not enough to name it.
+    A rank counts as slow as half of its other links are, also where that is not enough to name it.
     """
     own = [0.0]
     for end in links.roles_in(link):
@@ -203,7 +203,7 @@ def _slow_links(links: LinkTimes, others: LinkTimes) -> list[Straggler]:
     for link in links.logs:
         rest = _beyond_its_ranks(link, links, others)
         if rest > links.link_threshold:
-            # Only where both have other pairs in these roles is it the way between them.
+            # Only where both have other pairs in these roles is it the link between them.
             known = min(len(links.of(*end)) for end in links.roles_in(link)) > 1
             found.append(
                 Straggler(

@@ -1,4 +1,4 @@
-"""The ways between ranks, measured apart: their times, what is good among them, and what is noise.
+"""The links between ranks, measured apart: their times, what is good among them, and what is noise.
 
 Times, each of the faster half of its row, are compared as logarithms, within two classes that
 nobody mixes: pairs of one node and pairs of two. What is good is the first quartile of the class.
@@ -31,24 +31,24 @@ from tcpx_mpi.stragglers.outlier import (
     outlier_of,
 )
 
-#: Fewer ways than this of a class have no quartile to speak of.
+#: Fewer links than this of a class have no quartile to speak of.
 _LEAST_LINKS = 3
-#: Ways that are the slowest by chance are so in one of as many orders of all ways.
+#: Links that are the slowest by chance are so in one of as many orders of all links.
 RARE = 50
 #: A rank that takes so many times as long must not go unseen.
 HALF_SPEED = 2.0
 
-Link = tuple[int, int]  # sender, receiver; of both ways together the lower rank comes first
+Link = tuple[int, int]  # sender, receiver; of both directions together the lower rank comes first
 
-#: What a rank does in a way, where each way has a time of its own,
+#: What a rank does in a link, where each link has a time of its own,
 ONE_DIRECTION = ("sending", "receiving")
-#: and where only both ways together have one.
+#: and where only both directions together have one.
 ROUND_TRIP = ("both ways",)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One way between two ranks: the time of an iteration, and that in both halves, in ns."""
+    """One direction between two ranks: the time of an iteration, and that in both halves, in ns."""
 
     time_ns: float
     first_half_ns: float
@@ -73,19 +73,19 @@ class Straggler:
     factor: float
     #: Of `factor` - 1 in log time.
     noise: float
-    #: How many ways say so, of how many there are.
+    #: How many links say so, of how many there are.
     links: int
     of_links: int
-    #: The time of a good way, and whether those compared were between two nodes.
+    #: The time of a good link, and whether those compared were between two nodes.
     good_ns: float
     apart: bool
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Among the ways between two nodes, or within one: how slow a rank must be to be named."""
+    """Among the links between two nodes, or within one: how slow a rank must be to be named."""
 
-    #: Over the time of a good way: below this no rank is named,
+    #: Over the time of a good link: below this no rank is named,
     least: float
     #: and above this each; against some ranks there is more noise.
     most: float
@@ -94,7 +94,7 @@ class Sensitivity:
     #: Whether it is noise that asks for `most`, not a least share, and that noise in log time.
     by_noise: bool
     noise: float
-    #: The rank whose best way is the slowest, in which role, and how slow over the good.
+    #: The rank whose best link is the slowest, in which role, and how slow over the good.
     rank: int
     role: str
     farthest: float
@@ -125,15 +125,15 @@ def class_of(
     apart: bool,
     roles: Sequence[str] = ONE_DIRECTION,
 ) -> LinkTimes:
-    """The ways between two nodes, or those within one."""
-    # Of both classes, for a few ways tell little.
+    """The links between two nodes, or those within one."""
+    # Of both classes, for a few links tell little.
     within = _noise_within(measured.values())
     of_class = {link: each for link, each in measured.items() if places.apart(link) == apart}
     return LinkTimes(of_class, within, apart, roles)
 
 
 class LinkTimes:
-    """Ways that may be compared with each other."""
+    """Links that may be compared with each other."""
 
     def __init__(
         self, measured: Mapping[Link, Measured], within: float, apart: bool, roles: Sequence[str]
@@ -161,25 +161,25 @@ class LinkTimes:
         self.threshold = max(TIMES_NOISE * self.noise, math.log1p(LEAST_SHARE))
 
     def without(self, links: Iterable[Link]) -> LinkTimes:
-        """All other ways of the class."""
+        """All other links of the class."""
         left_out = set(links)
         others = {link: m for link, m in self._measured.items() if link not in left_out}
         return LinkTimes(others, self._within, self.apart, self.roles)
 
     @property
     def link_threshold(self) -> float:
-        """For what is left of a way when its ranks' slowness is taken off, which has noise, too."""
+        """For what is left of a link without its ranks' slowness, which has noise, too."""
         return math.sqrt(2) * self.threshold
 
     def excess(self, link: Link) -> float:
         return self.logs[link] - self.good
 
     def best(self, rank: int, role: str) -> float:
-        """How slow even the best way of a rank is in a role; -inf: it has none."""
+        """How slow even the best link of a rank is in a role; -inf: it has none."""
         return min(map(self.excess, self.of(rank, role)), default=-math.inf)
 
     def is_slow(self, rank: int, role: str, orders_needed: int = RARE) -> bool:
-        """Whether its best way stands out of the noise, or all of its ways apart, which by chance
+        """Whether its best link stands out of the noise, or all of its links apart, which by chance
         they do in one of so many orders."""
         best = self.best(rank, role)
         if best > self.threshold:
@@ -192,14 +192,14 @@ class LinkTimes:
         return stand_apart(own, others, orders(own, others) >= orders_needed)
 
     def quarters(self, links: Iterable[Link]) -> Times:
-        """Times [way, quarter]."""
+        """Times [link, quarter]."""
         return np.array([self._quarters.get(link, ()) for link in links])
 
     def of(self, rank: int, role: str) -> list[Link]:
         return self._by_role.get((rank, role), [])
 
     def typical_beside(self, rank: int, role: str, link: Link) -> float | None:
-        """The median excess of a rank's ways in a role but for this one; None: it has no other."""
+        """The median excess of a rank's links in a role but for this one; None: it has no other."""
         key = rank, role
         if key not in self._ordered:
             self._ordered[key] = sorted(map(self.excess, self.of(rank, role)))
@@ -215,7 +215,7 @@ class LinkTimes:
         return sum(ordered[at + (0 <= left_out <= at)] for at in places) / 2
 
     def outlier(self, rank: int) -> Outlier | None:
-        """Of a rank beside those of its class, where all ways were measured at once."""
+        """Of a rank beside those of its class, where all links were measured at once."""
         own, others = (
             self.quarters(link for link in self._quarters if (rank in link) == mine)
             for mine in (True, False)
@@ -223,7 +223,7 @@ class LinkTimes:
         return outlier_of(own, others)
 
     def sensitivity(self, world: int) -> Sensitivity | None:
-        """None where no rank has several ways here, or nothing to compare them with."""
+        """None where no rank has several links here, or nothing to compare them with."""
         if self.at_once:
             stands = {rank: each for rank in range(world) if (each := self.outlier(rank))}
             if not stands:
@@ -257,7 +257,7 @@ class LinkTimes:
 
 
 def stand_apart(own: Times, others: Times, rare: bool) -> bool:
-    """Whether all quarters of ways are above all of others; if that is not rare by chance, by more
+    """Whether all quarters of links are above all of others; if that is not rare by chance, by more
     than the others are from one another."""
     if not (own.size and others.size):
         return False
@@ -269,7 +269,7 @@ def _hides(by_noise: bool, least: float, farthest: float = 0.0) -> bool:
 
 
 def _noise_within(measured: Iterable[Measured]) -> float:
-    """Between the halves of every way."""
+    """Between the halves of every link."""
     halves = [
         abs(math.log(m.first_half_ns / m.second_half_ns))
         for m in measured
@@ -279,7 +279,7 @@ def _noise_within(measured: Iterable[Measured]) -> float:
 
 
 def _noise_between(sorted_logs: NDArray[np.float64]) -> float:
-    """Between the good ways: at most half of them are slow."""
+    """Between the good links: at most half of them are slow."""
     count = sorted_logs.size
     lower_median = float(sorted_logs[(count - 1) // 2])
     expected = NormalDist().inv_cdf(1 - 1 / (2 * count))

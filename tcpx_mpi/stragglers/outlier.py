@@ -1,12 +1,12 @@
-"""How far one rank stands out of the others, where all ways were measured at once. Pure.
+"""Outlier test: is one rank slower than the others, by links measured all at once? Pure.
 
 All times are of the same iterations, so a rank can be compared with the others quarter by quarter
 of the row: a rank that is slow is slow in each, one whose core another process took for a while is
 not. What is compared is time, not its logarithm: a late message is late by so many microseconds,
-however quick the way was.
+however quick the link was.
 
-The noise against a rank is that of the others alone. Its own ways would be noise of its own making:
-where there are four ranks they are half of all.
+The noise against a rank is that of the others alone. Its own links would be noise of its own
+making: where there are four ranks they are half of all.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TIMES_NOISE = 5.0
 LEAST_SHARE = 0.05
 #: Of a row.
 QUARTERS = 4
-#: Fewer ways of a rank, or of the others, tell nothing.
+#: Fewer links of a rank, or of the others, tell nothing.
 LEAST_LINKS = 2
-#: Ways that are the slowest by chance are so in one of as many orders of all ways, and nothing here
-#: is measured again.
+#: Links that are the slowest by chance are so in one of as many orders of all links, and nothing
+#: here is measured again.
 _RARE = 1000
-#: Few ways may be alike by chance, and are no measure of how much ways differ. Beside one other a
+#: Few links may be alike by chance, and are no measure of how much links differ. Beside one other a
 #: rank would have to be slower by this share, beside n by an nth of it.
 SHARE_OF_ONE = 1.5
 
@@ -39,18 +39,18 @@ Times = NDArray[np.float64]
 class Outlier:
     """One rank against the others, ns."""
 
-    #: The median way of the others.
+    #: The median link of the others.
     good_ns: float
-    #: By how much the median way of the rank is over that,
+    #: By how much the median link of the rank is over that,
     typical_ns: float
-    #: and by how much even its best way is, and its median way in its best quarter: the lesser.
+    #: and by how much even its best link is, and its median link in its best quarter: the lesser.
     certain_ns: float
-    #: A standard deviation of the others' ways, or of a quarter of one: the larger.
+    #: A standard deviation of the others' links, or of a quarter of one: the larger.
     noise_ns: float
-    #: How many ways the rank has, and how many there are without it.
+    #: How many links the rank has, and how many there are without it.
     own: int
     others: int
-    #: Whether each quarter of its ways is above all of the others', and hardly by chance.
+    #: Whether each quarter of its links is above all of the others', and hardly by chance.
     apart: bool = False
 
     @property
@@ -83,7 +83,7 @@ class Outlier:
 
 
 def outlier_of(own: Times, others: Times) -> Outlier | None:
-    """Times [way, quarter] of the ways of one rank, and of all ways without it.
+    """Times [link, quarter] of the links of one rank, and of all links without it.
 
     None where either are too few.
     """
@@ -110,7 +110,7 @@ def gap(own: Times, others: Times) -> float:
 
 
 def orders(own: Times, others: Times) -> int:
-    """In how many orders of all ways those of a rank are the slowest in one."""
+    """In how many orders of all links those of a rank are the slowest in one."""
     return math.comb(len(own) + len(others), len(own))
 
 
@@ -123,7 +123,7 @@ def _middle(in_order: Times) -> Times | np.float64:
 def _noise_between(in_order: Times) -> float:
     """From the fastest to the median, over what that is of as many normal values.
 
-    Of three ways to the slowest: two of them would be a chance of one.
+    Of three links to the slowest: two of them would be a chance of one.
     """
     count = len(in_order)
     upto = min(count - 1, max(2, count // 2))
@@ -137,8 +137,8 @@ def _expected(place: int, count: int) -> float:
 
 
 def _noise_within(times: Times) -> float:
-    """Of one quarter of one way: between ways that are next to each other in time, whose difference
-    has nothing of what all of them have in common.
+    """Of one quarter of one link: between links that are next to each other in time, whose
+    difference has nothing of what all of them have in common.
     """
     degrees = times.shape[1] - 1
     if degrees < 1:

@@ -1,9 +1,9 @@
-"""Which rail is slow: the NICs of one name on several nodes, where their ways were measured. Pure.
+"""Which rail is slow: the NICs of one name on several nodes, where their links were measured. Pure.
 
-A rail is judged by the ways between nodes in which it has no part: beside these its NICs are slow,
-each as a rank is beside all ways (`detect.py`), on more than half of its nodes. Beside all ways it
-would be its own noise: of two rails the slow one has a part in three ways of four. What it explains
-is taken off the ways, and the rest is judged as if it had never been.
+A rail is judged by the links between nodes in which it has no part: beside these its NICs are
+slow, each as a rank is beside all links (`detect.py`), on more than half of its nodes. Beside all
+links it would be its own noise: of two rails the slow one has a part in three links of four. What
+it explains is taken off the links, and the rest is judged as if it had never been.
 
 Slow may be what leaves by its NICs, what arrives there, or both; or only what goes from one of its
 NICs to another.
@@ -42,7 +42,7 @@ _EXPLAINS = 2.0
 
 @dataclass(frozen=True)
 class Explained:
-    """Rails that are slow, those that are so alike in one, and the ways without what is slow by
+    """Rails that are slow, those that are so alike in one, and the links without what is slow by
     them.
     """
 
@@ -77,7 +77,7 @@ def _next(
 def rail_again(
     suspect: Straggler, fresh: Mapping[Link, Measured], places: Places, orders_needed: int
 ) -> tuple[float, bool] | None:
-    """By fresh samples how slow its median way is (as a logarithm), and whether it stands out of
+    """By fresh samples how slow its median link is (as a logarithm), and whether it stands out of
     them; None where they do not tell.
     """
     near, far = (class_of(fresh, places, apart) for apart in (False, True))
@@ -91,7 +91,7 @@ def rail_again(
 
 
 def _sets_of_rails(far: LinkTimes, places: Places) -> Iterator[tuple[str, ...]]:
-    """Each rail alone, and the slowest ones together, by the ways that each has to itself."""
+    """Each rail alone, and the slowest ones together, by the links that each has to itself."""
     logs = {
         nic: float(np.median([far.logs[link] for link in ways]))
         for nic, ways in _own_ways(far, places).items()
@@ -104,7 +104,7 @@ def _sets_of_rails(far: LinkTimes, places: Places) -> Iterator[tuple[str, ...]]:
 def by_rail(
     slow_ways: Sequence[Straggler], links: LinkTimes, places: Places
 ) -> Iterator[Straggler]:
-    """Slow ways between nodes; those of a rail in one, if they are most of its own ways."""
+    """Slow links between nodes; those of a rail in one, if they are most of its own links."""
     of_rails = {nic: set(ways) for nic, ways in _own_ways(links, places).items()}
     for nic, ways in of_rails.items():
         slow = [each for each in slow_ways if each.ranks in ways]
@@ -121,7 +121,7 @@ def by_rail(
 
 
 def _own_ways(links: LinkTimes, places: Places) -> dict[str, list[Link]]:
-    """By NIC the ways from one of its name to another."""
+    """By NIC the links from one of its name to another."""
     found = defaultdict(list)
     for sender, receiver in links.logs:
         if places.nics[sender] == places.nics[receiver]:
@@ -158,7 +158,7 @@ class _Suspicion:
 
     @property
     def typical(self) -> float:
-        """Its median way over the good ones of the others, as a logarithm."""
+        """Its median link over the good ones of the others, as a logarithm."""
         return float(np.median([self._far.logs[link] for link in self._own])) - self.others.good
 
     @property
@@ -166,7 +166,7 @@ class _Suspicion:
         return self.is_comparable and self.typical > math.log1p(LEAST_SHARE)
 
     def _ends(self, link: Link) -> list[int]:
-        """The ranks of a way by which it is one of a rail's."""
+        """The ranks of a link by which it is one of a rail's."""
         ends = [
             rank
             for rank, role in self._far.roles_in(link)
@@ -221,7 +221,7 @@ class _Suspicion:
         for link, log in over.items():
             its = [slow[rank] for rank in self._ends(link) if rank in slow]
             by = max((each for each in its if each <= _EXPLAINS * least), default=0.0)
-            # No way becomes quicker than the good ones.
+            # No link becomes quicker than the good ones.
             rest[link] = _quicker(measured[link], math.exp(max(min(by, log), 0.0)))
         rail = Straggler(
             "rail", tuple(sorted(slow)), self._roles, math.exp(least), self.others.noise,

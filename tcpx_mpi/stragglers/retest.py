@@ -64,7 +64,7 @@ def _without_other_rails(
     fresh: Mapping[Link, Measured],
     places: Places,
 ) -> dict[Link, Measured]:
-    """The ways in which no rail has a part that is slow for itself."""
+    """The links in which no rail has a part that is slow for itself."""
     slow = {
         rank
         for each in suspects
@@ -79,7 +79,7 @@ def _without_other_rails(
 
 
 def most_retests(world: int) -> int:
-    """An upper bound for the meetings of one size; each is two rows, one for each way."""
+    """An upper bound for the meetings of one size; each is two rows, one for each direction."""
     return min(_MOST_MEETINGS, world - 1)
 
 
@@ -148,7 +148,7 @@ def _within(ranks: Sequence[int], places: Places) -> list[Link]:
 def _badness(
     accused: set[int], measured: Mapping[Link, Measured], places: Places
 ) -> dict[int, float]:
-    """By rank its median log time over that of all such ways, with ranks that nobody accuses."""
+    """By rank its median log time over that of all such links, with ranks that nobody accuses."""
     logs = {link: math.log(each.time_ns) for link, each in measured.items() if each.time_ns > 0}
     of_class = {
         apart: [log for link, log in logs.items() if places.apart(link) == apart]

@@ -44,7 +44,7 @@ def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
     )  # fmt: skip
     name = (
         rf"# Slow +: NIC eth2 of tcpx-node-1 \(rank 3\), {ROLES[pattern]}: \d+(\.\d+)? x the "
-        rf".* us of the good ones at {SIZES[pattern][:-1]} KiB, in 2 of 2 ways .*, "
+        rf".* us of the good ones at {SIZES[pattern][:-1]} KiB, in 2 of 2 links .*, "
         r"not within the node"
     )
     file = nodes.nodes[0].file("o.h5")
@@ -80,7 +80,7 @@ def test_a_slow_rail_is_named_and_no_nic_of_it(
     (slow,) = slow_lines(result.out)
     assert re.match(
         r"# Slow +: rail eth2 \(NICs of this name on 2 nodes: ranks 1, 3\), receiving: \d+(\.\d+)?"
-        r" x the .* us of the good ones at 64 KiB, in 4 of 4 ways .*; again \d+(\.\d+)? x",
+        r" x the .* us of the good ones at 64 KiB, in 4 of 4 links .*; again \d+(\.\d+)? x",
         slow,
     ), result.text
 

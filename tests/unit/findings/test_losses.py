@@ -44,7 +44,7 @@ def test_a_nic_that_loses_what_comes_in_is_named_once() -> None:
     (text,) = tournament({(0, 3): 300, (1, 3): 200, (0, 2): 1})
     assert text == (
         "Loses packets: NIC eth2 of host1, receiving: 0.86% of the segments were sent again (500), "
-        "over 2 ways; at most 0.003% over the others"
+        "over 2 links; at most 0.003% over the others"
     )
 
 
@@ -55,7 +55,7 @@ def test_a_nic_that_loses_what_goes_out_is_named_as_sending() -> None:
 
 def test_a_way_that_alone_loses_packets_is_named_with_both_ends() -> None:
     (text,) = tournament({(2, 1): 300})
-    assert text.startswith("Loses packets: the way from NIC eth1 of host1 to NIC eth2 of host0: ")
+    assert text.startswith("Loses packets: the link from NIC eth1 of host1 to NIC eth2 of host0: ")
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_network_that_loses_packets_everywhere_has_no_bad_nic() -> None:
     ways = [(a, b) for a in range(4) for b in range(4) if a // 2 != b // 2]
     found = tournament(dict.fromkeys(ways, 300))
     assert len(found) == 8
-    assert all("the way from" in text for text in found)
+    assert all("the link from" in text for text in found)

@@ -101,7 +101,7 @@ def test_who_is_slow_again_is_named_with_both_figures() -> None:
     (line,) = words(rows + met_again(rows, SLOW_SENDER))
     assert re.fullmatch(
         r"Slow: rank 2 on host0 \(device 0, NIC lo\), sending: [23](\.\d+)? x the \d+(\.\d+)? "
-        r"us of the good ones at 1 KiB, in 3 of 3 ways \(noise \d\.\d%\); again [23](\.\d+)? x "
+        r"us of the good ones at 1 KiB, in 3 of 3 links \(noise \d\.\d%\); again [23](\.\d+)? x "
         r"with ranks \d, \d",
         line,
     ), line
@@ -159,7 +159,7 @@ def test_a_slow_rail_has_its_nics_and_ranks_and_no_node_to_blame() -> None:
     assert found.severity is Severity.BAD
     assert re.fullmatch(
         r"rail eth2 \(NICs of this name on 2 nodes: ranks 1, 3\), receiving: [34](\.\d+)? x the "
-        r"\d+(\.\d+)? us of the good ones at 1 KiB, in 4 of 4 ways \(noise \d\.\d%\); "
+        r"\d+(\.\d+)? us of the good ones at 1 KiB, in 4 of 4 links \(noise \d\.\d%\); "
         r"again [34](\.\d+)? x with ranks 0, 2",
         found.text,
     ), found.text
@@ -202,7 +202,7 @@ def test_whose_links_are_all_slower_than_all_others_is_named_whatever_the_noise(
     roles = "sending and receiving" if side == "both" else side
     # Of these ways, which differ as much again as before, some others may stand apart by chance.
     assert re.match(rf"rank {rank} on host0 \(device \d, NIC lo\), .*{roles}.*: ", found.text)
-    assert "in 3 of 3 ways" in found.text or "in 6 of 6 ways" in found.text
+    assert "in 3 of 3 links" in found.text or "in 6 of 6 links" in found.text
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0, 5.0])

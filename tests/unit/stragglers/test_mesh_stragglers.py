@@ -168,7 +168,7 @@ def test_a_slow_rank_is_named_and_that_its_role_cannot_be_told(
         links = 4 if header is HEADER else 7
         assert re.fullmatch(
             rf"{re.escape(place)}, both ways: (2|1\.9\d?|2\.\d+) x the {good} us of the good ones "
-            rf"at 1 KiB, in {links} of {links} ways \(noise \d\.\d%\)",
+            rf"at 1 KiB, in {links} of {links} links \(noise \d\.\d%\)",
             line,
         ), line
 
@@ -184,7 +184,7 @@ def test_a_rank_slow_towards_other_nodes_only_has_a_slow_nic() -> None:
 def test_one_slow_way_is_no_rank() -> None:
     for seed in range(50):
         (line,) = slow_lines(HEADER, mesh_row(HEADER, {(6, 1): 5.0}, seed))
-        assert line.startswith("the way between rank 1 on host0 "), line
+        assert line.startswith("the link between rank 1 on host0 "), line
         assert " and rank 6 on host1 " in line
 
 
