@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -37,20 +36,6 @@ class Patch:
     detected_by: str
     file: str
     hunks: tuple[tuple[str, str], ...]  # the lines as they are, the lines as they shall be
-
-
-def hunks_of(diff: Sequence[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The file of a unified diff, and its hunks as in `Patch`."""
-    hunks: list[tuple[list[str], list[str]]] = []
-    for line in diff[2:]:
-        if line.startswith("@@"):
-            hunks.append(([], []))
-        if line[0] in " -":
-            hunks[-1][0].append(line[1:])
-        if line[0] in " +":
-            hunks[-1][1].append(line[1:])
-    pairs = tuple(("".join(old), "".join(new)) for old, new in hunks)
-    return diff[1].removeprefix("+++ b/").strip(), pairs
 
 
 def patched(text: str, patch: Patch) -> str:

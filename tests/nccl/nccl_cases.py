@@ -24,7 +24,6 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduc
 GROUPED = ("sendrecv", "alltoall", "alltoallv", "gather", "scatter", "hypercube")
 PROGRAMS = (*GROUPED, *COLLECTIVES)
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
-ROOTED = ("broadcast", "reduce", "gather", "scatter")
 #: A block for every rank goes in, and comes out; else one.
 _MANY_IN = ("reduce_scatter", "alltoall", "alltoallv", "scatter")
 _MANY_OUT = ("all_gather", "alltoall", "alltoallv", "gather", "hypercube")

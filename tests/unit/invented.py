@@ -196,3 +196,15 @@ def _samples(rank: int, iterations: int) -> dict[str, Any]:
         "start": start.astype(np.int64),
     }
     return {phase: values[phase] for phase in PHASES}
+
+
+def header_beside(*names: str, **changes: Any) -> RunHeader:
+    """The header of a run beside baselines of these names."""
+    return run_header(baselines=[baseline(name) for name in names], **changes)
+
+
+def beside(table: Row, name: str, **changes: Any) -> Row:
+    """A row with another row of one of its baselines."""
+    side = SideKey.of_name(name)
+    changed = dataclasses.replace(table.sides[side], **changes)
+    return dataclasses.replace(table, sides={**table.sides, side: changed})

@@ -8,10 +8,14 @@ import pytest
 from two_sides import Side, run_sides
 
 
-@pytest.fixture(params=["softtcpx", "refplugin"])
-def plugin(request: pytest.FixtureRequest, refplugin: Path) -> str:
-    """Every plugin in turn: the session is the same."""
-    return str(refplugin) if request.param == "refplugin" else "softtcpx"
+@pytest.fixture(params=["softtcpx", "tcpx-3.1.9", "refplugin"])
+def plugin(request: pytest.FixtureRequest, refplugin: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every plugin in turn, softtcpx also as unkind as TCPX: the session is the same."""
+    if request.param == "refplugin":
+        return str(refplugin)
+    if request.param != "softtcpx":
+        monkeypatch.setenv("SOFTTCPX_LIKE", request.param)
+    return "softtcpx"
 
 
 def well(*sides: Side) -> None:
@@ -137,6 +141,24 @@ def test_a_peer_that_dies_in_mid_transfer_is_a_lost_one_and_stays_so(refplugin: 
     assert lines[0].startswith("LostRank: transfer 2: receive message 1, channel ")
     assert "plugin call test returned 6 (remote error): the peer is gone" in lines[0]
     assert lines == lines[:1] * 3
+
+
+def test_a_peer_that_dies_is_lost(plugin: str) -> None:
+    left, right = run_sides(
+        plugin,
+        """
+        with s.create_transfer() as t:
+            t.post_recv(s.register_memory(np.zeros(100_000, np.uint8)))
+            meet()
+            print(refusal(t.wait))
+        """,
+        """
+        meet()
+        os._exit(0)
+        """,
+    )
+    well(left, right)
+    assert left.out.startswith("LostRank: "), left.out
 
 
 def test_a_peer_that_is_silent_is_a_stall_and_no_error_of_the_session(plugin: str) -> None:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import invented
 import judged
 import numpy as np
 import pytest
+from invented import beside
+from invented import header_beside as header
+from invented import row_with_baselines as row
 
 from tcpx_mpi.records import Row, Run, RunHeader, SideKey
 from tcpx_mpi.report import report_lines, summarise_row, to_json
 from tcpx_mpi.report.html.page import page_of
-
-
-def header(*names: str, **changes: Any) -> RunHeader:
-    return invented.run_header(baselines=[invented.baseline(name) for name in names], **changes)
-
-
-def row(index: int = 0, **times: float) -> Row:
-    return invented.row_with_baselines(index, **times)
-
-
-def beside(table: Row, name: str, **changes: Any) -> Row:
-    """The same with another baseline's row."""
-    side = SideKey.of_name(name)
-    changed = dataclasses.replace(table.sides[side], **changes)
-    return dataclasses.replace(table, sides={**table.sides, side: changed})
 
 
 def warnings(*rows: Row, head: RunHeader | None = None) -> list[str]:

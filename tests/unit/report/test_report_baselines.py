@@ -10,6 +10,9 @@ from typing import Any
 import invented
 import numpy as np
 import pytest
+from invented import beside
+from invented import header_beside as header
+from invented import row_with_baselines as row
 from judged import run_of, warnings
 
 from tcpx_mpi.records import Row, RunHeader, SideKey
@@ -27,21 +30,6 @@ from tcpx_mpi.stats.ratios import FLOOR_FROM_BYTES
 EXAMPLE = {"metric", "ratio", "ci_low", "ci_high", "blocks", "ours_gbps", "theirs_gbps"}
 OURS = {"nwrong", "idle_share", "net_share", "cpu_s_per_GB", "void"}
 VARIANTS = ("raw", "raw_1", "raw_4")
-
-
-def header(*names: str, **changes: Any) -> RunHeader:
-    return invented.run_header(baselines=[invented.baseline(name) for name in names], **changes)
-
-
-def row(index: int = 0, **times: float) -> Row:
-    return invented.row_with_baselines(index, **times)
-
-
-def beside(table: Row, name: str, **changes: Any) -> Row:
-    """The same with another baseline's row."""
-    side = SideKey.of_name(name)
-    changed = dataclasses.replace(table.sides[side], **changes)
-    return dataclasses.replace(table, sides={**table.sides, side: changed})
 
 
 def test_the_bandwidths_beside_a_baseline_have_the_factors_of_the_row() -> None:

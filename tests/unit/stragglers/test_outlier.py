@@ -12,7 +12,6 @@ from tcpx_mpi.stragglers.detect import find_stragglers
 from tcpx_mpi.stragglers.links import ROUND_TRIP, Link, Measured, Places
 from tcpx_mpi.stragglers.outlier import QUARTERS, Outlier, outlier_of
 
-QUIET = np.array([100e3, 104e3, 108e3])  # of three ways
 FLAT = np.ones(QUARTERS)
 
 
