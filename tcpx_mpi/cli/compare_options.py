@@ -20,18 +20,18 @@ _OPTIONS = (
         type=float,
         default=0.01,
         metavar="SHARE",
-        help="A difference up to this is none, however sure it is [0.01].",
+        help="Largest difference that counts as none [0.01].",
     ),
     click.option(
         "--resolution",
         type=float,
         default=0.05,
         metavar="SHARE",
-        help="Say 'same' only where a difference beyond this is excluded [0.05].",
+        help="Say 'same' only if a larger difference is excluded [0.05].",
     ),
-    click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also as JSON."),
+    click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also write JSON."),
     click.option(
-        "--html", "page", type=click.Path(), metavar="PAGE", help="Also as one HTML page."
+        "--html", "page", type=click.Path(), metavar="PAGE", help="Also write one HTML page."
     ),
     click.option(
         "--anyway", is_flag=True, help="Compare even what differs in kind, is partial or unchecked."

@@ -32,9 +32,9 @@ class _ConformCommand(click.Command):
     help="Memory of the messages; cuda: of the first visible GPU.",
 )  # fmt: skip
 @click.option("--only", metavar="CLAUSE", help="This clause, and what it needs.")
-@click.option("--explain", metavar="CLAUSE", help="Say what a clause is (`all`: each), and end.")
+@click.option("--explain", metavar="CLAUSE", help="Explain a clause (`all`: each), and exit.")
 @click.option(
-    "--expect", metavar="FILE", help="TOML of what is known of this plugin, and is no failure."
+    "--expect", metavar="FILE", help="TOML file of known faults of this plugin, which do not count."
 )
 @click.option("--quick", is_flag=True, help="Leave out gigabytes and thousands of messages.")
 @click.option(

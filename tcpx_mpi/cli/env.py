@@ -25,7 +25,7 @@ _UNSAFE = frozenset(" \t\n*?[")
 @click.command("env")
 @click.option("--profile", default=profiles.AUTO, metavar="PROFILE", help="As for `run` [auto].")
 @click.option(
-    "--format", "form", default="shell", metavar="|".join(_FORMATS), help="How to print [shell]."
+    "--format", "form", default="shell", metavar="|".join(_FORMATS), help="Format [shell]."
 )
 @click.option(
     "--diff",
@@ -37,7 +37,7 @@ _UNSAFE = frozenset(" \t\n*?[")
 )
 @click.option("--from", "recorded", metavar="FILE", help="A machine that `topo --record` recorded.")
 def command(profile: str, form: str, other: str | None, recorded: str | None) -> int:
-    """Prints the variables of a profile; what is set already stays as it is.
+    """Prints the variables of a profile; those that are set already keep their value.
 
     A name with a date is the vendor's recipe of that day: a3-highgpu-8g@2026-06-22.
 

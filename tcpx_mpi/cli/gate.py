@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     metavar="RATE",
     help="Share of sound runs that may fail the calibrated gate.",
 )
-@click.option("--output", type=click.Path(), metavar="GATE.toml", help="Where the gate goes.")
-@click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also as JSON.")
+@click.option(
+    "--output", type=click.Path(), metavar="GATE.toml", help="File of the calibrated gate."
+)
+@click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also write JSON.")
 @click.option("--junit", "junit_path", type=click.Path(), metavar="FILE", help="As JUnit's XML.")
 @click.option(
     "--prom", "prom_path", type=click.Path(), metavar="FILE.prom",

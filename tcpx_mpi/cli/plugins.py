@@ -33,7 +33,7 @@ class Line:
 
 
 @click.command("plugins")
-@click.option("--plugin", metavar="PLUGIN", help="As for `run`: which one would it be?")
+@click.option("--plugin", metavar="PLUGIN", help="As for `run`: the plugin to choose.")
 @click.option("--abi", metavar="N", help="As for `run`: the version of its table [newest].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(plugin: str | None, abi: str | None, as_json: bool) -> int:

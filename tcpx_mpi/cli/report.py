@@ -19,7 +19,9 @@ from tcpx_mpi.errors import PartialResult, UsageError
     metavar="PAGE",
     help="Also write one HTML file, plots and all.",
 )
-@click.option("--trace", is_flag=True, help="Also when each step of the traced messages was.")
+@click.option(
+    "--trace", is_flag=True, help="Also print the median time of each step of the traced messages."
+)
 @click.option(
     "--plugin-trace",
     "prefix",
@@ -27,7 +29,9 @@ from tcpx_mpi.errors import PartialResult, UsageError
     help="Where softtcpx wrote its part, as SOFTTCPX_TRACE had it (as in the run's environment).",
 )
 @click.option(
-    "--strict", is_flag=True, help="Exit code 10 where somebody is slow, 11 where a doubt is left."
+    "--strict",
+    is_flag=True,
+    help="Exit code 10 if a rank, NIC or link is slow, 11 if a figure is in doubt.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="On a terminal: the whole header and footer.")
 @click.option("--wide", is_flag=True, help="On a terminal: all columns, as in a pipe or a file.")

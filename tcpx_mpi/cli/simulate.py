@@ -137,23 +137,23 @@ def _parameters() -> list[click.Parameter]:
         click.Option(
             ["--overhead"],
             metavar="US",
-            help="How long each chunk takes a NIC beside its bytes [0, or fitted].",
+            help="Time that each chunk takes a NIC in addition to its bytes [0, or fitted].",
         ),
         click.Option(
             ["--reduction"],
             metavar="GBPS",
-            help="How fast what comes in is reduced, beside --bandwidth [at no cost, or fitted].",
+            help="Rate at which received bytes are reduced [at no cost, or fitted].",
         ),
         click.Option(
             ["--half-duplex"],
             is_flag=True,
-            help="A NIC sends or receives, not both at once: where a processor is the limit.",
+            help="A NIC sends or receives, not both at once: if a processor is the limit.",
         ),
         click.Option(
             ["--fit"],
             multiple=True,
             metavar="RUN.h5",
-            help="Find those that are not given by the rows of a measured run; may be repeated.",
+            help="Fit those that are not given to the rows of a measured run; may be repeated.",
         ),
         click.Option(
             ["--ranks"], metavar="N", help=f"How many are simulated, at most {MOST_RANKS}."
@@ -161,7 +161,7 @@ def _parameters() -> list[click.Parameter]:
         click.Option(
             ["--ranks-per-nic"], metavar="N", help="Neighbouring ranks that share a NIC [1]."
         ),
-        click.Option(["--json", "json_path"], metavar="FILE", help="Also as JSON."),
+        click.Option(["--json", "json_path"], metavar="FILE", help="Also write JSON."),
     ]
     for option in _OPTIONS:
         default = f" [{option.default_text}]" if option.default_text else ""

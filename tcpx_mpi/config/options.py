@@ -98,7 +98,7 @@ REPORTING = "Reporting"
 SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"
 TRANSPORT = "Transport"
 PLACEMENT = "Placement (lists go by rank of a node, in turn)"
-BASELINE = "Peers beside the plugin, in the same frame"
+BASELINE = "Baselines beside the plugin, in the same frame"
 CHECKS = "Checks and deadlines"
 LAUNCH = "Launch and settings"
 VARIABLES_ONLY = ""
@@ -281,7 +281,7 @@ class RunOptions(PlanOptions):
         "go on until the batches of a row took this time; every sample is kept",
         name="duration", metavar="TIME")
     sample_space_bytes: int = option(STOPPING, 16 << 30, size(1 << 20),
-        "how much of its file samples may take; a row that fills its share of that ends",
+        "limit of samples in the file; a row that fills its share ends",
         name="sample_space", metavar="SIZE")
 
     all_pairs: bool = option(TEST, False, switch,
@@ -308,14 +308,14 @@ class RunOptions(PlanOptions):
         metavar="NAME|auto", place=-1)
     #: Of alltoallv: a file, or None; what its numbers are multiplied by; without it, by distance.
     matrix_path: str | None = option(OPERATION, None, any_text,
-        "a file whose row i has the bytes from rank i to each, for alltoallv; for matrix: their "
-        "proportions, whole numbers after --matrix-scale",
+        "file whose row i has the bytes from rank i to each rank (alltoallv), or their proportions "
+        "(matrix); whole numbers after --matrix-scale",
         name="matrix", metavar="FILE", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_FILE",))
     matrix_scale: float = option(OPERATION, 1.0, factor,
         "multiply the numbers of the matrix by this",
         metavar="FACTOR", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",))
     spread: float = option(OPERATION, 1.0, part,
-        "of alltoallv without a matrix: 1: the further a rank, the more it gets; 0: all as much",
+        "alltoallv without a matrix; 1: more bytes to ranks farther away; 0: equal shares",
         metavar="SHARE", variables=("NCCL_TESTS_ALLTOALLV_SPREAD",))
 
     #: "AND 7" and the like, or "".
@@ -344,12 +344,12 @@ class RunOptions(PlanOptions):
 
     #: Chunks whose steps are kept, a rank and row; 0: none.
     trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "136 bytes each, a rank and row"),
-        "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
+        "keep in the HDF5 file when each step of the last N chunks of a row was, on every rank; "
         "`tcpx-mpi report FILE --trace` shows it",
         metavar="N")
     screen: str = option(REPORTING, "auto", one_of("auto", "always", "never"),
-        "print for a terminal; auto: where mpirun's output is one; always: for $COLUMNS or 80 "
-        "columns where none is found; never: as in a pipe, without progress",
+        "format for a terminal; auto: if mpirun's output is one; always: for $COLUMNS, else 80 "
+        "columns; never: as in a pipe, without progress",
         metavar="auto|always|never")
     #: Of a terminal alone.
     verbose: bool = option(REPORTING, False, switch,
@@ -369,38 +369,37 @@ class RunOptions(PlanOptions):
         metavar="N", place=-1)
     memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
         "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
-        "memory by way of the plugin's GPU receive path",
+        "memory through the plugin's GPU receive path",
         metavar="auto|host|emulated|cuda", place=-1)
     unpack: str = option(TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
-        "how fragments become a message in a GPU's memory, or emulated; none: not at all, an "
-        "ablation",
+        "how fragments are reassembled in GPU or emulated memory; none: not at all, an ablation",
         metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",), place=-1)
     flush: str = option(TRANSPORT, "auto", one_of("auto", "always", "never"),
-        "whether receives that a plugin puts into a GPU's memory itself are flushed; auto: as "
-        "NCCL would; never: not at all, an ablation",
+        "flush receives that the plugin puts into GPU memory itself; auto: as NCCL would; never: "
+        "an ablation",
         metavar="auto|always|never", place=-1)
     registration: str = option(TRANSPORT, "auto", one_of("auto", "regmr", "dmabuf"),
-        "how a GPU's memory is made known to the plugin; auto: as NCCL would, a dma-buf where "
-        "plugin and GPU have it",
+        "how GPU memory is registered; auto: as NCCL would, by a dma-buf if plugin and GPU "
+        "support it",
         metavar="auto|regmr|dmabuf", place=-1)
     send_memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
-        "where the buffers are that are sent from first; auto: as --memory",
+        "memory of the payload that is sent; auto: as --memory",
         metavar="auto|host|emulated|cuda", place=-1)
     recv_memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
-        "where all others are; auto: as --memory",
+        "memory of all other buffers; auto: as --memory",
         metavar="auto|host|emulated|cuda", place=-1)
 
     profile: str = option(PLACEMENT, "auto", any_text,
-        "what this kind of machine needs set; auto: the one that fits the machine, if any",
+        "settings that this kind of machine needs; auto: the profile that fits it, if any",
         metavar="auto|none|NAME|FILE")
     #: Lists as text, by rank of a node; None: left to placement.
     nic: str | None = option(PLACEMENT, None, names_in_turn,
         "NIC of each rank (the nearest to its GPU)",
         metavar="NAME,...")
     gpu: str | None = option(PLACEMENT, None, numbers_in_turn,
-        "GPU of each rank (one each where there are enough); none: place ranks without GPUs",
+        "GPU of each rank (one each if there are enough); none: place ranks without GPUs",
         metavar="NUMBER,...|none")
-    share_gpu: bool = option(PLACEMENT, False, switch, "let ranks of a node have the same GPU",
+    share_gpu: bool = option(PLACEMENT, False, switch, "let ranks of a node share a GPU",
         metavar="", may_be_bare=True)
     cpus: str | None = option(PLACEMENT, None, cpu_list,
         "CPUs for the progress threads (near the NIC, away from the plugin's)",
@@ -408,15 +407,15 @@ class RunOptions(PlanOptions):
     #: That post, test and unpack, a rank; 0 until its cores are known.
     progress_threads: int = option(PLACEMENT, 0,
         integer(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
-        "threads of a rank that post, test and unpack, each for channels of its own, and of raw "
-        "TCP beside it; 0: by the cores left to a rank, 1 where they are few, or "
-        "others move the bytes",
+        "progress threads of a rank (post, test, unpack), each with its own channels, and of raw "
+        "TCP beside it; 0: by the cores of a rank, 1 if they are few or the plugin's workers move "
+        "the bytes",
         metavar="N")
     placement_path: str | None = option(PLACEMENT, None, any_text,
-        "TOML file that says any of these for single ranks",
+        "TOML file with any of these for single ranks",
         name="placement", metavar="FILE")
 
-    #: Peers that run beside the plugin, by name.
+    #: Baselines that run beside the plugin, by name.
     against: tuple[str, ...] = option(BASELINE, (), baselines_of(tuple(BASELINES), PLUGIN_BASELINE),
         "run these beside the plugin, block by block, and print the ratios (or none): "
         + "; ".join(f"{name}: {what}" for name, what in BASELINES.items()),
@@ -424,11 +423,11 @@ class RunOptions(PlanOptions):
     #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
     nccl_presets: tuple[str, ...] = option(BASELINE, NCCL_PRESETS,
         names_of(NCCL_PRESETS, or_none=False),
-        "settings of NCCL as a peer, one run each; the first is `beside nccl`, the best of each "
+        "settings of the NCCL baseline, one run each; the first is `beside nccl`, the best of each "
         "size `nccl at its best`",
         name="nccl_preset", metavar="tuned,default")
     nccl_env: tuple[str, ...] = option(BASELINE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
-        "variables of NCCL as a peer, over its preset",
+        "variables of the NCCL baseline, over its preset",
         metavar="NCCL_NAME=VALUE,...")
 
     #: None: a name made of the pattern and the time; "none": no file.
@@ -451,7 +450,7 @@ class RunOptions(PlanOptions):
         "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
         name="gate", metavar="FILE")
     strict: bool = option(CHECKS, False, switch,
-        "end with exit code 10 where a rank, NIC or link is slow, and with 11 where a warning, a "
+        "end with exit code 10 if a rank, NIC or link is slow, and with 11 if a warning, a "
         "spike or `cannot tell` puts a figure in doubt",
         metavar="", may_be_bare=True)
 
@@ -464,10 +463,9 @@ class RunOptions(PlanOptions):
         name="check_memory", metavar="SIZE", place=-1)
 
     ranks: int | None = option(LAUNCH, None, integer(1, 4096, "what one machine starts"),
-        "start mpirun here with N ranks; under mpirun it only has to agree, if typed")
+        "start mpirun here with N ranks; under mpirun it must equal the number of ranks")
     runs: int = option(LAUNCH, 1, integer(1, 1000, "what anybody waits for"),
-        "number of whole launches, with --ranks; each has the sizes in an order of its own by "
-        "--seed, all in one file",
+        "number of launches, with --ranks, all in one file; each shuffles the sizes by --seed",
         metavar="K")
 
     #: From 1; 0 where there is but one.
