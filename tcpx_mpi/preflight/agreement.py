@@ -13,6 +13,8 @@ from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, CheckFinding
 
 _NOT_SET = "not set"
+#: So many nodes that are set otherwise are named: of interrupts hardly two of many are alike.
+_MOST_NAMED = 8
 _mpi, _congestion = attrgetter("mpi_library"), attrgetter("congestion")
 
 
@@ -46,7 +48,7 @@ def agreement_findings(nodes: Sequence[NodeFacts]) -> list[CheckFinding]:
         )
     ]
     tunings = {node: facts.tuning for node, facts in by_node.items()}
-    found += _of_names(tunings, "unknown", WARNING, "set the nodes alike") or [
+    found += _of_names(tunings, "unknown", WARNING, "set the nodes alike", _MOST_NAMED) or [
         Finding(OK, "same tuning", _listed(tunings, "nothing of it can be read"))
     ]
     return found
@@ -75,27 +77,36 @@ def mpi_family(text: str) -> str:
     return ""
 
 
-def _finding(name: str, values: Mapping[str, str], severity: Severity, remedy: str) -> CheckFinding:
+def _finding(
+    name: str, values: Mapping[str, str], severity: Severity, remedy: str, most: int | None = None
+) -> CheckFinding:
+    """`most`: so many nodes are named; None: all that differ."""
     (usual, count), *_ = Counter(values.values()).most_common(1)
     others = {node: value for node, value in values.items() if value != usual}
     if not others:
         return Finding(OK, name, usual or "none")
-    most = f"{count} of {len(values)} nodes have {usual or 'none'}, "
+    usually = f"{count} of {len(values)} nodes have {usual or 'none'}, "
     if 2 * count <= len(values):  # nobody is odd
-        most, others = "", dict(values)
-    each = ", ".join(f"{node} has {value or 'none'}" for node, value in others.items())
-    return Finding(severity, name, f"{most}{each}", remedy)
+        usually, others = "", dict(values)
+    shown = list(others.items())[:most]
+    each = ", ".join(f"{node} has {value or 'none'}" for node, value in shown)
+    each += f", and {len(others) - len(shown)} more" if len(shown) < len(others) else ""
+    return Finding(severity, name, f"{usually}{each}", remedy)
 
 
 def _of_names(
-    of_nodes: Mapping[str, Mapping[str, str]], missing: str, severity: Severity, remedy: str
+    of_nodes: Mapping[str, Mapping[str, str]],
+    missing: str,
+    severity: Severity,
+    remedy: str,
+    most: int | None = None,
 ) -> list[CheckFinding]:
     """A finding for each name whose value is not the same on all nodes."""
     found = []
     for name in _names(of_nodes):
         values = {node: named.get(name, missing) for node, named in of_nodes.items()}
         if len(set(values.values())) > 1:
-            found.append(_finding(f"same {name}", values, severity, remedy))
+            found.append(_finding(f"same {name}", values, severity, remedy, most))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from machines import machine
-from preflight_facts import ETH0, ETH1, GOOD, GPUS, LO, PLUGIN, second, with_
+from preflight_facts import ETH0, ETH1, GOOD, GPUS, LO, PLUGIN, TUNING, second, with_
 
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.findings import Finding, Severity
@@ -61,6 +61,8 @@ def test_nodes_that_are_alike_pass_and_one_node_is_not_compared() -> None:
           "interfaces": (ETH1, dataclasses.replace(LO, mtu=ETH1.mtu))}, "same NIC count",
          FAILED, ("a3-0 has 1", "a3-1 has 2")),
         ({"congestion": "bbr"}, "same TCP default", WARNING, ("a3-1 has bbr",)),
+        ({"tuning": {**TUNING, "cpu_governor": "powersave"}}, "same cpu_governor", WARNING,
+         ("a3-0 has unknown", "a3-1 has powersave", "set the nodes alike")),
         ({"environment": {"NCCL_BUFFSIZE": "1"}}, "same NCCL_BUFFSIZE", FAILED,
          ("a3-0 has not set", "a3-1 has 1", "mpirun -x")),
     ],
@@ -84,6 +86,20 @@ def test_nics_of_a_node_that_differ_in_mtu_are_named() -> None:
     ]
     (finding,) = [f for f in agreement_findings(nodes) if f.title == "same MTU"]
     assert finding.text == "a3-0 has 8244, a3-1 has eth1 8244, eth2 1500"
+
+
+def test_of_many_nodes_that_are_set_otherwise_a_few_are_named() -> None:
+    nodes = [
+        dataclasses.replace(GOOD, host=f"n{number}", tuning={"nic_interrupt_cpus": str(number)})
+        for number in range(100)
+    ]
+    (finding,) = [f for f in agreement_findings(nodes) if f.title == "same nic_interrupt_cpus"]
+    assert finding.text.startswith("n0 has 0, n1 has 1, ")
+    assert finding.text.endswith(", n7 has 7, and 92 more")
+    # What keeps a node from a run is said of each.
+    apart = [dataclasses.replace(node, version=node.host) for node in nodes]
+    (finding,) = [f for f in agreement_findings(apart) if f.title == "same tcpx-mpi"]
+    assert "n99 has n99" in finding.text
 
 
 def test_only_the_nodes_that_differ_are_named() -> None:
