@@ -102,12 +102,12 @@ class Launches:
     plugin: AskedPlugin
     profile: str
 
-    def preflight(self, hosts: Hosts, limit_s: float) -> list[CheckFinding]:
-        """The findings of all nodes; none where they did not start together."""
-        ranks = len(hosts.lines) or hosts.ranks
+    def preflight(self, hosts: Hosts, limit_s: float) -> tuple[int | None, list[CheckFinding]]:
+        """The findings of all nodes, none where they did not start together, and mpirun's exit
+        code; None: it was ended at its limit."""
+        ranks = len(hosts.lines) or (1 if mpirun.ranks_are_here(self.environ) else hosts.ranks)
         with hosts.options(self.environ, ranks_a_node=1) as options:
-            _, found = ask_nodes(ranks, options, self.plugin, self.profile, self.environ, limit_s)
-        return found
+            return ask_nodes(ranks, options, self.plugin, self.profile, self.environ, limit_s)
 
     def answers(self, hosts: Hosts, limit_s: float) -> dict[str, str]:
         """Line of a hostfile -> the name of its node; "" where it does not start a rank."""

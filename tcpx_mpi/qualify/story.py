@@ -25,10 +25,24 @@ LEAST_S = 4 * LEAST_STEP_S
 #: Of the whole time, a rank may make no progress for this share.
 _PATIENCE = 1 / 6
 _LEAST_PATIENCE_S, _MOST_PATIENCE_S = 2.0, 30.0
+#: Ranks that share few cores come up one after the other, each in so long; of the whole time, they
+#: have this share for it.
+_SET_UP_S, _MOST_OF_SET_UP = 0.5, 1 / 3
 #: 4 KiB tell who is late, 256 KiB who is slow or loses packets: 40 MiB over each way, and
 #: iterations enough for medians that a busy machine does not move.
 _PAIRS = {"pattern": TOURNAMENT, "all": "1", "sizes": "4K,256K", "iters": "160"}
 _RING = {"pattern": ALL_AT_ONCE, "sizes": "1M,4M", "iters": "20", "against": "raw"}
+
+
+def patience_s(within_s: float) -> float:
+    """How long a rank may make no progress."""
+    return min(max(within_s * _PATIENCE, _LEAST_PATIENCE_S), _MOST_PATIENCE_S)
+
+
+def set_up_patience_s(within_s: float, ranks_a_node: int) -> float:
+    """The same of a rank's set-up, beside those of its node."""
+    together = min(ranks_a_node * _SET_UP_S, within_s * _MOST_OF_SET_UP)
+    return max(patience_s(within_s), together)
 
 
 @dataclass(frozen=True)
@@ -85,14 +99,15 @@ class Qualifier:
 
     def _arguments(self, values: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
         """Of `run`, after what any of its ranks would find has been refused."""
-        patience = min(max(self._asked.within_s * _PATIENCE, _LEAST_PATIENCE_S), _MOST_PATIENCE_S)
-        deadlines = ("stall_timeout", "connect_timeout", "setup_timeout")
+        patience = patience_s(self._asked.within_s)
+        set_up = set_up_patience_s(self._asked.within_s, self._hosts.ranks_a_node)
         given = {
             "plugin": self._asked.plugin,
             "abi": str(self._asked.abi) if self._asked.abi else None,
             "profile": self._asked.profile,
             "memory": self._asked.memory,
-            **dict.fromkeys(deadlines, f"{patience:g}s"),
+            **dict.fromkeys(("stall_timeout", "connect_timeout"), f"{patience:g}s"),
+            "setup_timeout": f"{set_up:g}s",
             **values,
         }
         if given["pattern"] != SMOKE:
@@ -121,15 +136,15 @@ class Qualifier:
 
     def _preflight(self) -> None:
         began = time.monotonic()
-        found = self._launches.preflight(self._hosts, self._left_s / 2)
+        code, found = self._launches.preflight(self._hosts, self._left_s / 2)
         if not found:
             self._drop_silent("preflight", "no rank of it started: see the launcher's lines above")
             if self._hosts.lines and self._left_s > LEAST_STEP_S:
-                found = self._launches.preflight(self._hosts, self._left_s)
+                code, found = self._launches.preflight(self._hosts, self._left_s)
         here = dict.fromkeys(checked(each).node for each in found if checked(each).node)
         self._nodes = list(dict.fromkeys([*self._nodes, *here]))
-        missing = "" if found else "nobody answered"
-        if not found and not self._nodes:
+        missing = "" if found else "nobody answered" if code is not None else "its time was over"
+        if code is not None and not found and not self._nodes:
             text = "mpirun started no rank that answered: see the launcher's lines above"
             self._findings.append(Finding(Severity.BAD, "preflight", text, evidence=Checked("")))
         self._findings += judge.of_preflight(found, list(here))
