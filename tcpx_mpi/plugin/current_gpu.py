@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from tcpx_mpi import _native
-from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.launcher_rank import under_launcher
 
 
 def make_gpu_current(path: str, environ: Mapping[str, str]) -> None:
