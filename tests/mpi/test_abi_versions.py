@@ -20,12 +20,7 @@ SIZES = ("--sizes", "0,1,4097,300001", "-n", "4", "--chunk", "16K", "--hdf5", "n
     ("abi", "memory", "pattern", "ranks"),
     [
         (6, "host", "ring", 2),
-        pytest.param(8, "emulated", "pair", 2, marks=pytest.mark.variant),
         (9, "emulated", "mesh", 3),
-        pytest.param(10, "host", "pingpong", 2, marks=pytest.mark.variant),
-        pytest.param(10, "emulated", "ring", 2, marks=pytest.mark.variant),
-        pytest.param(11, "host", "mesh", 2, marks=pytest.mark.variant),
-        pytest.param(11, "emulated", "pair", 2, marks=pytest.mark.variant),
         (12, "emulated", "ring", 3),
     ],
 )
