@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hostile_directory import BIN, fill, ran, require_untouched
-from jobs import clean_environment, mpirun, tcpx_mpi
+from jobs import clean_environment, mpirun
 
 from tcpx_mpi.launch.library import mpi_library
 
@@ -26,11 +26,9 @@ def hostile(tmp_path: Path) -> Path:
     "start",
     [
         lambda: [str(BIN / "tcpx-mpi"), "run", "ring", *SMALL, "--ranks", "2"],
-        lambda: tcpx_mpi("run", "ring", *SMALL, "--ranks", "2"),
         lambda: mpirun(2, "run", "ring", *SMALL),
-        lambda: tcpx_mpi("smoke", "--plugin", "softtcpx", "--ranks", "2"),
     ],
-    ids=["script --ranks", "-m --ranks", "mpirun -m", "smoke"],
+    ids=["script --ranks", "mpirun -m"],
 )
 def test_ranks_import_nothing_from_the_current_directory(
     start: Callable[[], list[str]], hostile: Path

@@ -100,21 +100,11 @@ def test_a_launch_that_breaks_fails_the_gate_and_keeps_its_exit_code(place: Path
     assert "# Gate verdict         : FAILED" in result.out
 
 
-@pytest.mark.parametrize(
-    ("more", "part"),
-    [
-        (("--sizes", "8K"), "add --sizes 4K"),
-        (("--sizes", "4K", "-c", "0"), "checked bytes only"),
-        (("--sizes", "4K", "--gate", "none.toml"), "none.toml: no such file"),
-    ],
-)
-def test_a_run_that_would_fail_for_certain_is_refused_before_it_starts(
-    more: tuple[str, ...], part: str, place: Path
-) -> None:
+def test_a_run_that_would_fail_for_certain_is_refused_before_it_starts(place: Path) -> None:
     (place / "g.toml").write_text(gate_of("busbw_min = 1.0"))
-    result = run(tcpx_mpi(*RING, "--gate", "g.toml", "--hdf5", "o.h5", *more), place)
+    result = run(tcpx_mpi(*RING, "--gate", "g.toml", "--hdf5", "o.h5", "--sizes", "8K"), place)
     assert result.code == 2
-    assert part in result.err
+    assert "add --sizes 4K" in result.err
     assert not (place / "o.h5").exists()
 
 

@@ -123,14 +123,6 @@ def test_a_missing_tcpx_that_is_asked_for_has_its_own_exit_code(
     assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" in text
 
 
-def test_a_bad_variable_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UCCL_TCPX_NUM_CHANNELS", "none")
-    assert "UCCL_TCPX_NUM_CHANNELS (none)" in refusal(capsys, "run", "ring", "--ranks", "2")
-    monkeypatch.setenv("NCCL_DYNAMIC_CHUNK_SIZE", "4096")
-    text = refusal(capsys, "run", "ring", "--ranks", "2", "--channels", "1")
-    assert "NCCL_DYNAMIC_CHUNK_SIZE (4096)" in text
-
-
 @pytest.mark.parametrize("command", [("run", "ring"), ("smoke",)])
 @pytest.mark.parametrize(
     ("name", "value", "meant"),
@@ -222,6 +214,7 @@ def test_switches_may_stand_without_their_value() -> None:
         ("run ring --ranks 2 --plugin /nope/net.so", 3, "--plugin (/nope/net.so): no such file"),
         ("conform softcpx", 3, "(did you mean softtcpx?)"),
         ("export nope.h5", 2, "nope.h5: no such file"),
+        ("run ring --ranks 2 --gate nope.toml", 2, "nope.toml: no such file"),
         ("doctor nope.log", 2, "nope.log: no such file"),
     ],
 )
