@@ -91,8 +91,9 @@ class Screen:
         for each in in_order:
             coloured = each in verdict or each.severity in doubts
             lines += self._shown(each, header, each.severity if coloured else Severity.NOTE)
-        # Names are to be copied, and a gate's lines are a table.
-        return ["#", *lines, *lines_of(written(files), header.world), *gate]
+        judged = [part for line in gate for part in self._parts(line, "#".ljust(6))]
+        # Names are to be copied.
+        return ["#", *lines, *lines_of(written(files), header.world), *judged]
 
     def narrowed(self, table: Sequence[str]) -> list[str]:
         """A table of comments with its columns as narrow as they can be, if it does not fit."""

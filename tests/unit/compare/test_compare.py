@@ -414,6 +414,15 @@ def test_what_launches_measure_of_themselves_is_no_circumstance_but_their_clock_
     assert (found.name, found.first, found.second) == ("clock_source", "tsc", "hpet")
 
 
+def test_what_a_launch_has_of_its_own_in_its_environment_is_no_circumstance() -> None:
+    own = ("TCPX_MPI_SETUP_TABLE", "OMPI_MCA_btl_sm_backing_directory")
+    runs = [
+        invented_launches([1.0], environment={**dict.fromkeys(own, place), "NCCL_DEBUG": "INFO"})
+        for place in ("/tmp/tcpx-mpi-a", "/tmp/tcpx-mpi-b")
+    ]
+    assert compare_runs(runs[0], runs[1], Limits()).differences == []
+
+
 @pytest.mark.parametrize("version", READABLE_VERSIONS)
 def test_files_of_every_schema_version_are_compared(
     tmp_path: Path, capsys: Captured, version: int
