@@ -20,7 +20,7 @@ there = GpuArea(Gpu(), PAGE)
 there.put(np.array([11, 22, 33], np.uint64).view(np.uint8))
 block = np.zeros(PAGE, np.uint8)
 block[8:16].view(np.uint64)[0] = there.address
-print(Bench("", 7, "host", 1, lambda step: None).unpack_block(Pair(block=block)))
+print(Bench("", 7, "host", 1, lambda thread, step: None).unpack_block(Pair(block=block)))
 """
 
 
