@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import machines
 import pytest
 
+from tcpx_mpi.machine import ethtool
 from tcpx_mpi.machine.ethtool import Driver, attributes_of, read_driver
 from tcpx_mpi.machine.topology import Tree, open_tree, this_machine
 from tcpx_mpi.machine.tuning import of_all_nodes, read_tuning
@@ -92,6 +94,17 @@ def test_the_kernel_tells_of_a_real_interface_and_nothing_of_one_that_is_not_the
 def test_this_machine_is_read_without_any_right() -> None:
     found = read_tuning(Tree(), this_machine(), ["lo"])
     assert len(found["net.ipv4.tcp_rmem"].split()) == 3
+
+
+def test_the_layouts_are_those_of_the_kernels_structures() -> None:
+    """By linux/ethtool.h: what a number or a text of each field becomes."""
+    # cmd, the most of rx, rx_mini, rx_jumbo and tx, then what each of these has.
+    assert ethtool._RINGS.unpack(struct.pack("=9I", *range(9))) == (5, 8)
+    texts = [name.encode() for name in ("driver", "version", "firmware", "bus", "erom")]
+    raw = struct.pack("=I32s32s32s32s32s12sIIIII", 3, *texts, b"", 7, 8, 9, 10, 11)
+    _, driver, version, firmware, flags = ethtool._DRIVER.unpack(raw)
+    found = [each.rstrip(b"\0") for each in (driver, version, firmware)]
+    assert (found, flags) == ([b"driver", b"version", b"firmware"], 7)
 
 
 def test_attributes_that_are_cut_end_the_list() -> None:
