@@ -206,7 +206,8 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
 OTHER_MEANINGS = {
     "__main__.py": {"smoke"},  # the command
     "cli/simulate.py": {"matrix"},  # the option
-    "config/options.py": {"matrix"},
+    "config/options.py": {"matrix", "pairs"},
+    "qualify/story.py": {"pairs"},  # the option
     "records/schema.py": {"pairs"},  # the field of a row
     "exchange/tidy.py": {"pairs"},
     "stats/launches.py": {"pairs"},  # of launches
