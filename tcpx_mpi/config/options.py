@@ -435,7 +435,7 @@ class RunOptions(PlanOptions):
         "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
         name="hdf5", metavar="FILE|none")
 
-    seed: int = option(CHECKS, 1, integer(0, (1 << 64) - 1, "64 bits"), "seed of the payload",
+    seed: int = option(CHECKS, 1, integer(0, (1 << 63) - 1, "63 bits"), "seed of the payload",
         place=-1)
     stall_timeout_s: float = option(CHECKS, 30.0, seconds(),
         "end the run when nothing has moved for this time",
