@@ -108,7 +108,9 @@ def assert_as_without_baselines(row: Row) -> None:
     [
         pytest.param("pair", 2, "raw", ONE_DIRECTION, (), marks=pytest.mark.variant),
         ("pair", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), ("-m", "4")),
-        ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
+        pytest.param(
+            "pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1"), marks=pytest.mark.variant
+        ),
         pytest.param("ring", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), (), marks=pytest.mark.variant),
         pytest.param("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), (), marks=pytest.mark.variant),
         ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),

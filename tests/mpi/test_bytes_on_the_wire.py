@@ -15,7 +15,13 @@ pytestmark = pytest.mark.multirank
 LARGE = 64 << 10
 
 
-@pytest.mark.parametrize("pattern", ["pair", "pingpong", "ring", "mesh"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "mesh",
+        *(pytest.param(each, marks=pytest.mark.variant) for each in ("pair", "pingpong", "ring")),
+    ],
+)
 def test_the_kernel_counted_at_least_the_payload_on_every_rank_in_every_row(
     pattern: str, place: Path
 ) -> None:

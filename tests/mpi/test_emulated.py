@@ -20,13 +20,13 @@ SIZES = ("--sizes", "0,1,4097,300001", "-n", "4", "--chunk", "16K")
 @pytest.mark.parametrize(
     ("pattern", "ranks", "fragments", "sockets", "threads"),
     [
-        ("pair", 2, "mss", 1, 0),
+        pytest.param("pair", 2, "mss", 1, 0, marks=pytest.mark.variant),
         ("pingpong", 2, "random", 1, 1),
         ("ring", 3, "page", 1, 0),
         ("ring", 2, "mss", 4, 0),
-        ("ring", 2, "random", 4, 1),
+        pytest.param("ring", 2, "random", 4, 1, marks=pytest.mark.variant),
         ("mesh", 3, "page", 2, 0),
-        ("mesh", 2, "random", 4, 0),
+        pytest.param("mesh", 2, "random", 4, 0, marks=pytest.mark.variant),
     ],
 )
 def test_every_byte_of_every_pattern_arrives_whatever_the_fragments(

@@ -109,6 +109,7 @@ class Attacker:
         self._thread.join()
 
 
+@pytest.mark.variant
 def test_a_run_whose_ports_are_hammered_moves_every_byte(place: Path, handles: Path) -> None:
     options = ("-b", "1M", "-e", "1M", "-n", "200", "-w", "1")
     with running(place, handles, *options, SOFTTCPX_TRAP_ACCEPT_MS=str(HANDSHAKE_MS)) as job:

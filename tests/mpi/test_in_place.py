@@ -26,10 +26,12 @@ def start(pattern: str, *more: str, ranks: int = 2, hdf5: str = "none") -> list[
     ("abi", "pattern", "variables"),
     [
         (6, "ring", FORCED),
-        (7, "pair", FORCED),
-        (8, "pingpong", FORCED),
+        pytest.param(7, "pair", FORCED, marks=pytest.mark.variant),
+        pytest.param(8, "pingpong", FORCED, marks=pytest.mark.variant),
         (9, "mesh", DIRECT),
-        (10, "ring", {**DIRECT, "SOFTTCPX_FLUSH_POLLS": "0"}),
+        pytest.param(
+            10, "ring", {**DIRECT, "SOFTTCPX_FLUSH_POLLS": "0"}, marks=pytest.mark.variant
+        ),
         (11, "alltoall", {**DIRECT, "NCCL_NSOCKS_PERTHREAD": "4"}),
         (12, "pair", {**DIRECT, "NCCL_SOCKET_NTHREADS": "1", "SOFTTCPX_FLUSH_POLLS": "40"}),
     ],
@@ -44,7 +46,7 @@ def test_what_is_hidden_until_it_is_flushed_is_whole_in_every_version(
     assert f"# Flush: always (auto: {why}" in result.out
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.variant), "2"])
 def test_a_reduction_reads_what_is_flushed(threads: str, place: Path) -> None:
     command = start("all_reduce", "--abi", "9", "--sizes", "4K,300000", "-n", "4", "--algo", "ring",
                     "--progress-threads", threads, ranks=3)  # fmt: skip
@@ -69,7 +71,7 @@ def test_a_flush_that_is_left_out_ends_in_wrong_bytes_and_is_named(place: Path) 
     )
 
 
-@pytest.mark.parametrize("pattern", ["pair", "all_reduce"])
+@pytest.mark.parametrize("pattern", [pytest.param("pair", marks=pytest.mark.variant), "all_reduce"])
 def test_a_need_that_no_property_tells_of_is_named_too(pattern: str, place: Path) -> None:
     variables = {**DIRECT, "SOFTTCPX_TRAP_HIDDEN": "1"}  # v7 has no forceFlush
     result = run(start(pattern, "-b", "64K", "-e", "64K", "-n", "4"), place, variables)

@@ -28,6 +28,7 @@ def within_memory(*arguments: str, kib: int = MEMORY_KIB) -> list[str]:
     return ["sh", "-c", f'ulimit -d {kib}; exec "$@"', "sh", *tcpx_mpi(*arguments)]
 
 
+@pytest.mark.variant
 def test_a_row_larger_than_the_memory_of_a_rank_is_measured_and_reported(
     place: Path,
 ) -> None:

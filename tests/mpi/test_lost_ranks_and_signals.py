@@ -117,6 +117,7 @@ def test_two_ranks_that_stop_together_are_named_by_those_that_need_nothing_of_th
     assert re.match(r"rank 1 on \S+ \(NIC \S+\), 3 on \S+ \(NIC \S+\) did not answer", error)
 
 
+@pytest.mark.variant
 def test_a_rank_that_is_slower_than_others_is_not_lost_at_the_next_start(place: Path) -> None:
     # 0 -> 2 is at the start of the second iteration at once; 1 -> 3 needs 3.8 s for the first.
     command = tcpx_mpi("run", "pair", "--ranks", "4", "--plugin", "softtcpx", "--sizes", "4M", "-z",

@@ -73,10 +73,11 @@ def assert_same_shape(row: Row, baseline: Row) -> None:
 @pytest.mark.parametrize(
     ("pattern", "ranks", "options", "names"),
     [
-        ("pair", 2, (), ("nccl",)),
+        pytest.param("pair", 2, (), ("nccl",), marks=pytest.mark.variant),
         pytest.param("pingpong", 2, ("-z", "1"), ("nccl",), marks=pytest.mark.variant),
         pytest.param("ring", 3, ("--memory", "emulated"), ("nccl",), marks=pytest.mark.variant),
-        ("mesh", 3, ("-m", "2", "--nccl-preset", "tuned,default"), ("nccl", "nccl_default")),
+        ("pair", 2, ("-m", "2", "--nccl-preset", "tuned,default"), ("nccl", "nccl_default")),
+        pytest.param("mesh", 3, ("-m", "2"), ("nccl",), marks=pytest.mark.variant),
     ],
 )
 def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
@@ -142,7 +143,7 @@ def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: P
 @pytest.mark.parametrize(
     ("program", "options", "fault"),
     [
-        ("all_reduce", ("-o", "all"), ""),
+        pytest.param("all_reduce", ("-o", "all"), "", marks=pytest.mark.variant),
         ("reduce_scatter", ("-o", "mulsum", "-d", "half", "-m", "2"), f"wrong:1:{LATER}"),
         pytest.param("all_gather", ("-m", "2"), "", marks=pytest.mark.variant),
         pytest.param("broadcast", ("-r", "all"), "", marks=pytest.mark.variant),

@@ -81,10 +81,12 @@ def test_a_mutation_that_does_not_fit_just_once_is_an_error(
         mutated(wrong, place_of(tmp_path, **files), ["src"])
 
 
+@pytest.mark.variant
 @pytest.mark.timeout(700)  # the first case builds
-def test_the_copy_is_what_runs(copy: BrokenCopy) -> None:
-    found = copy.python("-c", "import tcpx_mpi._native as n; print(n.__file__)")
-    assert Path(found.stdout.strip()).parent.resolve() == copy.folder / "tcpx_mpi", found.stderr
+def test_the_copy_is_what_runs(installed_copy: BrokenCopy) -> None:
+    found = installed_copy.python("-c", "import tcpx_mpi._native as n; print(n.__file__)")
+    place = Path(found.stdout.strip()).parent.resolve()
+    assert place == installed_copy.folder / "tcpx_mpi", found.stderr
 
 
 @pytest.mark.timeout(700)
@@ -93,6 +95,7 @@ def test_the_sound_copy_passes_the_native_test(copy: BrokenCopy, name: str) -> N
     assert copy.native_test(name) == 0
 
 
+@pytest.mark.variant
 @pytest.mark.multirank
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("run", RUNS)
@@ -101,7 +104,7 @@ def test_the_sound_copy_passes_the_run(mpi_copy: BrokenCopy, run: str) -> None:
 
 
 #: These build for 10 s and more each on 2 cores.
-#: Those that a clause detects are left to SUITE=mutants all.
+#: Those that a run or a clause detects need all libraries: they are left to SUITE=mutants all.
 SLOW = (
     "dropped_chunk", "skipped_consume", "sends_run_ahead", "window_off_by_one", "deadline_ignored",
     "unpack_out_of_bounds", "kernel_skips_the_last_fragment",
@@ -114,7 +117,7 @@ def each(kind: str) -> pytest.MarkDecorator:
         pytest.param(
             patch,
             id=patch.name,
-            marks=[pytest.mark.variant] * (patch.name in SLOW or kind == "conform"),
+            marks=[pytest.mark.variant] * (patch.name in SLOW or kind != "native"),
         )
         for patch in detected_by(kind)
     ]
