@@ -130,7 +130,10 @@ def _end(code: int, path: str, step: str, said: str) -> str:
     after = f"; it said: {last[:200]}" if last else ""
     if told is None and code >= 0:
         return f"ended its process by exit({code}){after}"
-    end = f"ended its process by {signal.Signals(-code).name}" if told is None else told[1]
+    if told is None:
+        end = f"ended its process by {signal.Signals(-code).name}"
+    else:
+        end = told[1].replace(" in init", "", 1)  # the step says so
     if signal.SIGBUS.name in end and step == LOAD:
         with contextlib.suppress(OSError):
             size = os.path.getsize(path)
