@@ -264,7 +264,8 @@ def _plugin(asked: AskedPlugin, profile: str, environ: Mapping[str, str]) -> Plu
 
 #: What native code says of a plugin that calls exit(): with what, and what it had warned of.
 _ENDED_BY_PLUGIN = re.compile(
-    r"tcpx-mpi: error: .* has ended this process by exit\((\d+)\)(?: in \w+)?(?:; the plugin said: (.*))?"
+    r"tcpx-mpi: error: .* has ended this process by exit\((\d+)\)(?: in \w+)?"
+    r"(?:; the plugin said: (.*))?"
 )
 _CRASHED = re.compile(r"tcpx-mpi: error: .* has (crashed by SIG\w+).*")
 
