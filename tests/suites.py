@@ -96,7 +96,7 @@ SUITES = {
     ),
     "variants": Suite(
         "other ways to the same lines: signals, odd plugins, large worlds and so on: 8 minutes",
-        ("-m", "variant", "mpi", "cluster", "unit", "refplugin", "smoke", "analysis"),
+        ("-m", "variant", "mpi", "cluster", "unit", "refplugin", "smoke"),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER),
     ),

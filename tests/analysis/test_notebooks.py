@@ -401,7 +401,6 @@ def test_another_plugins_memory_is_no_line_of_the_same_picture(
 # --- The picture of the quickstart ---------------------------------------------------------------
 
 
-@pytest.mark.variant
 def test_the_picture_of_the_quickstart_can_be_made_again(kernel: Kernel, tmp_path: Path) -> None:
     evidence = REPOSITORY / "docs" / "evidence" / "ring-launches.h5"
     kept, made = REPOSITORY / "docs" / "images" / "bandwidth.svg", tmp_path / "bandwidth.svg"

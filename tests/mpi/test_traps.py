@@ -170,9 +170,9 @@ def two_pairs(place: Path, *options: str, **traps: int) -> Result:
 
 
 def test_a_rank_that_is_slow_and_moves_is_waited_for(place: Path) -> None:
-    # The other pair is there within a few ms and waits for 1.6 s, three times its patience.
-    options = ("--sizes", "8", "-n", "4000", "--stall-timeout", "500ms")
-    result = two_pairs(place, *options, SLOW_US=400, RANK=3)
+    # The other pair is there within a few ms and waits for 3.2 s, three times its patience.
+    options = ("--sizes", "8", "-n", "4000", "--stall-timeout", "1s")
+    result = two_pairs(place, *options, SLOW_US=800, RANK=3)
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [0], result.text
 
