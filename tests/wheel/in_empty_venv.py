@@ -112,7 +112,7 @@ def place(request: pytest.FixtureRequest, wheels: list[Path]) -> Iterator[Checko
 
 
 def test_their_tags_are_of_an_old_glibc_and_one_serves_all_from_3_12(wheels: list[Path]) -> None:
-    for kind in make_wheels.one_of_each(PYTHONS.values()):
+    for kind in make_wheels.by_kind(PYTHONS.values()):
         version = "cp{}{}".format(*kind)
         tag = f"{version}-{'abi3' if kind == make_wheels.STABLE else version}-"
         (wheel,) = (each for each in wheels if tag in each.name)

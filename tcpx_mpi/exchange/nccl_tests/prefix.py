@@ -18,7 +18,7 @@ _TIMES = re.compile(
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b|\b[A-Z][a-z]{2} +\d{1,2}\b|\b20\d\d\b"
     r"|\bstd(?:out|err|diag)\b|\s+|T"
 )
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,18}")
 #: As Open MPI tags what a rank wrote, and writes again where the rank did in the middle of a line.
 #: Version 5 has a blank behind it.
 _TAG = re.compile(

@@ -96,9 +96,11 @@ def parse_lines(path: str, lines: Iterable[str]) -> Log:
         for owner, stream in streams.items()
     })  # fmt: skip
     reader = _Reader(path, last=len(kept.lines))
-    ours = next(
+    of_settings = (
         stream for stream in streams.values() if any(_SETTINGS_BEGIN.search(x) for _, x in stream)
     )
+    if (ours := next(of_settings, None)) is None:  # what stands before them is no prefix
+        raise _no_log(path, kept.lines)
     outside = streams.get("", [])
     for number, line in sorted(ours if ours is outside else [*ours, *outside]):
         reader.read(number, line.strip())
