@@ -521,3 +521,12 @@ def test_a_rank_says_where_it_is_in_the_file_too(tmp_path: Path) -> None:
     back = read_run(write_run(run, str(tmp_path / "o.h5")))
     assert back.header.ranks == run.header.ranks
     assert dataclasses.asdict(back.header.plan) == dataclasses.asdict(run.header.plan)
+
+
+def test_a_number_of_thousands_of_digits_is_no_number_of_a_line(tmp_path: Path) -> None:
+    lines = logs.TABLE.splitlines()
+    begin = next(number for number, line in enumerate(lines) if "nThread" in line)
+    lines[begin + 1] = f"{'9' * 4301}: {lines[begin + 1]}"
+    text = "\n".join(f"n{number}: {line}" for number, line in enumerate(lines)) + "\n"
+    text = text.replace(f"n{begin + 1}: 9", "n9", 1)
+    assert "is no log of nccl-tests" in refusal(tmp_path, text)
