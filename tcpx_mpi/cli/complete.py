@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tcpx_mpi import patterns
-from tcpx_mpi.config.options import Option
+from tcpx_mpi.config.option import Option
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.plugin import find
 

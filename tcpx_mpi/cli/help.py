@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi.config.options import GROUPS, IGNORED, OPTIONS, VARIABLES_ONLY, Option
+from tcpx_mpi.config.option import GROUPS, VARIABLES_ONLY, Option
+from tcpx_mpi.config.options import IGNORED, OPTIONS
 from tcpx_mpi.errors import EXIT_CODE_MEANING
 
 #: A command keeps the names of its help option from its first context on, so each context that may

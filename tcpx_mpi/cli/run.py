@@ -20,7 +20,8 @@ from tcpx_mpi.cli.help import (
     write_used_options,
 )
 from tcpx_mpi.config.file import PATTERN, read_config
-from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY, Option
+from tcpx_mpi.config.option import VARIABLES_ONLY, Option
+from tcpx_mpi.config.options import IGNORED, OPTIONS
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun

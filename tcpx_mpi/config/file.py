@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tcpx_mpi.config.options import OPTIONS, Option
+from tcpx_mpi.config.option import Option
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import read_toml
 from tcpx_mpi.secrets import redacted_value

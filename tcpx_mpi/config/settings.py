@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.config.file import PATTERN, config_text, read_config
+from tcpx_mpi.config.option import Option
 from tcpx_mpi.config.options import (
     ITERS_WITH_BASELINES,
     LEAST_BLOCKS,
     OPTIONS,
-    Option,
     PlanOptions,
     RunOptions,
 )

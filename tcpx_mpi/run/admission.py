@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi import patterns
-from tcpx_mpi.config.options import OPERATION, OPTIONS
+from tcpx_mpi.config.option import OPERATION
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError

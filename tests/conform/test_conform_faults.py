@@ -21,8 +21,8 @@ from try_faults import built_on
 from tcpx_mpi.conform import flushing, gpu_memory
 from tcpx_mpi.conform.table import BY_NAME
 
-SOURCE = Path(__file__).with_name("faulty.cc")
-DRIVER = SOURCE.with_name("try_faults.py")
+SOURCE = Path(__file__).parent / "faulty" / "faulty.cc"
+DRIVER = Path(__file__).with_name("try_faults.py")
 
 #: The fault, the clause that it breaks, and a part of what is said of it.
 FAULTS = [

@@ -66,7 +66,7 @@ def test_one_side_may_be_the_hosts(
 
 def test_a_plugin_of_others_is_driven_in_memory_of_gpus(gpus: Gpus, place: Path) -> None:
     """One that looks for the current GPU in init, as TCPXO's does, and takes dma-bufs."""
-    source = Path(__file__).parents[1] / "conform" / "faulty.cc"
+    source = Path(__file__).parents[1] / "conform" / "faulty" / "faulty.cc"
     plugin = str(refplugin_build.build(place, source))
     variables = {"FAULT": "needs-a-gpu", "FAULTY_MEMORY": "cuda"}
     result = ran(gpus, place, "ring", "--plugin", plugin, *SIZES, **variables)

@@ -2,30 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "proof/blake2s.h"
 
 namespace tcpx::nixl {
 namespace {
-
-static_assert(std::endian::native == std::endian::little);
-
-constexpr char kInfoMagic[] = "TCPX-NIXL-2";
-constexpr char kRegionMagic[] = "TCPX-MEM-1";
-constexpr size_t kMaxAddresses = 16;
-constexpr size_t kMaxAddress = 64;
-
-template <typename Number>
-void put(std::string& out, Number value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void put_text(std::string& out, std::string_view text) {
-  put(out, static_cast<uint32_t>(text.size()));
-  out.append(text);
-}
 
 // The header goes in front of what is appended while this lives.
 class Opened {
@@ -47,87 +29,6 @@ class Opened {
   std::string& out_;
   size_t at_;
 };
-
-// Takes fields from the front of a body.
-class Fields {
- public:
-  explicit Fields(std::string_view body) : rest_(body) {}
-
-  std::string_view bytes(size_t count, const char* field) {
-    if (rest_.size() < count) {
-      throw WireError(std::string(field) + " ends the frame early: " + std::to_string(count) +
-                      " bytes are due, " + std::to_string(rest_.size()) + " are there");
-    }
-    const std::string_view taken = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return taken;
-  }
-
-  template <typename Number>
-  Number number(const char* field) {
-    Number value;
-    memcpy(&value, bytes(sizeof(value), field).data(), sizeof(value));
-    return value;
-  }
-
-  template <typename Number>
-  Number bounded(const char* field, Number least, Number most) {
-    const Number value = number<Number>(field);
-    if (value < least || value > most) {
-      throw WireError(std::string(field) + " is " + std::to_string(value) + ", outside of " +
-                      std::to_string(least) + " to " + std::to_string(most));
-    }
-    return value;
-  }
-
-  std::string_view text(const char* field, size_t most) {
-    return bytes(bounded<uint32_t>(field, 0, static_cast<uint32_t>(most)), field);
-  }
-
-  std::string_view rest() {
-    const std::string_view all = rest_;
-    rest_ = {};
-    return all;
-  }
-
-  void end(const char* what) const {
-    if (!rest_.empty()) {
-      throw WireError(std::string(what) + " has " + std::to_string(rest_.size()) +
-                      " bytes too many");
-    }
-  }
-
- private:
-  std::string_view rest_;
-};
-
-void put_terms(std::string& out, const Terms& terms) {
-  put_text(out, terms.plugin);
-  put(out, terms.channels);
-  put(out, terms.chunk_bytes);
-  put(out, terms.stage_below);
-  put(out, terms.stage_bytes);
-}
-
-Terms take_terms(Fields& fields) {
-  Terms terms;
-  terms.plugin = fields.text("the plugin's name", kMaxName);
-  terms.channels = fields.bounded<uint16_t>("channels", 1, kMaxChannels);
-  terms.chunk_bytes = fields.bounded<uint64_t>("chunk bytes", 1, uint64_t{1} << 40);
-  terms.stage_below = fields.bounded<uint64_t>("the staging bound", 0, uint64_t{1} << 40);
-  terms.stage_bytes = fields.bounded<uint64_t>("staging bytes", 1, uint64_t{1} << 40);
-  return terms;
-}
-
-void put_token(std::string& out, const Token& token) {
-  out.append(reinterpret_cast<const char*>(token.bytes), sizeof(token.bytes));
-}
-
-Token take_token(Fields& fields) {
-  Token token;
-  memcpy(token.bytes, fields.bytes(sizeof(token.bytes), "a token").data(), sizeof(token.bytes));
-  return token;
-}
 
 // Of `text`, under a token; `use` keeps one use of it from another.
 template <size_t size>
@@ -170,38 +71,9 @@ void mask(std::string& text, FrameType type, const Token& attempt, const Token& 
   }
 }
 
-template <typename Value>
-std::string differs(const char* what, const Value& here, const Value& there) {
-  std::string text = std::string(what) + " differs: ";
-  if constexpr (std::is_same_v<Value, std::string>) {
-    return text + here + " here, " + there + " there";
-  } else {
-    return text + std::to_string(here) + " here, " + std::to_string(there) + " there";
-  }
-}
-
 constexpr uint8_t kInlineFlag = 1, kStagesFlag = 2, kNotifiesFlag = 4;
 
 }  // namespace
-
-std::string difference(const Terms& here, const Terms& there) {
-  if (here.plugin != there.plugin) return differs("the plugin", here.plugin, there.plugin);
-  if (here.channels != there.channels) {
-    return differs("channels", here.channels, there.channels);
-  }
-  if (here.chunk_bytes != there.chunk_bytes) {
-    return differs("chunk_bytes", here.chunk_bytes, there.chunk_bytes);
-  }
-  if (here.stage_below != there.stage_below) {
-    return differs("stage_below", here.stage_below, there.stage_below);
-  }
-  if (here.stage_bytes != there.stage_bytes) {
-    return differs("stage_bytes", here.stage_bytes, there.stage_bytes);
-  }
-  return "";
-}
-
-// --- Frames
 
 char* FrameReader::room(size_t wanted) {
   if (begin_ == end_) begin_ = end_ = 0;
@@ -440,62 +312,6 @@ void check_body(const Frame& frame) {
       read_text(frame.body, kMaxNotification);
       break;
   }
-}
-
-// --- What NIXL carries
-
-std::string write_connection_info(const ConnectionInfo& info) {
-  std::string out;
-  put_text(out, kInfoMagic);
-  put_terms(out, info.terms);
-  put_token(out, info.token);
-  put_text(out, info.machine);
-  put(out, info.port);
-  put(out, static_cast<uint16_t>(info.addresses.size()));
-  for (const std::string& address : info.addresses) put_text(out, address);
-  return out;
-}
-
-ConnectionInfo read_connection_info(std::string_view text) {
-  Fields fields(text);
-  if (fields.text("the kind of connection info", 64) != kInfoMagic) {
-    throw WireError("this is no connection info of " + std::string(kInfoMagic));
-  }
-  ConnectionInfo info;
-  info.terms = take_terms(fields);
-  info.token = take_token(fields);
-  info.machine = fields.text("the machine", kMaxName);
-  info.port = fields.bounded<uint16_t>("the port", 1, 65535);
-  const uint16_t count = fields.bounded<uint16_t>("the number of addresses", 1, kMaxAddresses);
-  for (int i = 0; i < count; ++i) {
-    info.addresses.emplace_back(fields.text("an address", kMaxAddress));
-  }
-  fields.end("connection info");
-  return info;
-}
-
-std::string write_region_info(const RegionInfo& info) {
-  std::string out;
-  put_text(out, kRegionMagic);
-  put(out, info.region);
-  put(out, info.address);
-  put(out, info.bytes);
-  put(out, info.memory);
-  return out;
-}
-
-RegionInfo read_region_info(std::string_view text) {
-  Fields fields(text);
-  if (fields.text("the kind of metadata", 64) != kRegionMagic) {
-    throw WireError("this is no metadata of " + std::string(kRegionMagic));
-  }
-  RegionInfo info;
-  info.region = fields.number<uint64_t>("the region");
-  info.address = fields.number<uint64_t>("the address");
-  info.bytes = fields.bounded<uint64_t>("the length of a region", 1, UINT64_MAX - info.address);
-  info.memory = fields.bounded<uint32_t>("the kind of memory", 0, 1);
-  fields.end("metadata");
-  return info;
 }
 
 }  // namespace tcpx::nixl

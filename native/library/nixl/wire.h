@@ -1,18 +1,18 @@
 // The control stream between two agents: frames, and what is in them.
 //
 // A frame is a header of 16 bytes (magic, version, type, bytes of the body) and its body, numbers
-// in little endian. What comes in may be anybody's: each field is checked against its bounds before
-// anything is allocated for it, and a frame that breaks one ends the connection, with the reason.
+// in little endian. A frame that breaks a bound ends the connection, with the reason.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "library/nixl/fields.h"
+#include "library/nixl/metadata.h"
 #include "proof/token.h"
 
 namespace tcpx::nixl {
@@ -21,10 +21,8 @@ constexpr uint32_t kWireMagic = 0x4c585854;  // "TXXL"
 constexpr uint16_t kWireVersion = 4;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxBody = size_t{2} << 20;
-constexpr size_t kMaxName = 4096;  // of an agent
 constexpr size_t kMaxNotification = 1 << 20;
 constexpr size_t kMaxSegments = 32768;  // of one frame: a longer request is several
-constexpr size_t kMaxChannels = 16;
 constexpr size_t kMaxReason = 4096;     // in words
 constexpr size_t kMaxPathInfo = 16384;  // of the data path's listeners
 // Of the frames before both sides know each other.
@@ -66,32 +64,6 @@ class FrameReader {
  private:
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
-};
-
-// A frame or a field that is out of bounds.
-class WireError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// What must be alike on both sides, for both cut a request into the same messages.
-struct Terms {
-  std::string plugin;  // its name as its table says it
-  uint16_t channels = 0;
-  uint64_t chunk_bytes = 0;
-  uint64_t stage_below = 0;
-  uint64_t stage_bytes = 0;
-};
-// "" where they are; else which is not, with both values.
-std::string difference(const Terms& here, const Terms& there);
-
-// How an agent is reached, as NIXL carries it between agents.
-struct ConnectionInfo {
-  Terms terms;
-  Token token{};        // of this engine, a secret: who proves to have it has this info
-  std::string machine;  // whoever has the same one may use loopback
-  uint16_t port = 0;
-  std::vector<std::string> addresses;  // numeric, the best first
 };
 
 // The handshake. Whoever was connected to says a random challenge; whoever connects answers with a
@@ -178,18 +150,5 @@ std::optional<Greeting> read_proven(const Frame& frame, const Token& secret,
                                     const Token& challenge);
 // What names the engine of a token to those who do not have that.
 Token engine_of(const Token& token);
-
-std::string write_connection_info(const ConnectionInfo& info);
-ConnectionInfo read_connection_info(std::string_view text);
-
-// Of registered memory, for the agents that name it.
-struct RegionInfo {
-  uint64_t region;
-  uint64_t address;
-  uint64_t bytes;
-  uint32_t memory;
-};
-std::string write_region_info(const RegionInfo& info);
-RegionInfo read_region_info(std::string_view text);
 
 }  // namespace tcpx::nixl

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,17 +10,7 @@ import pytest
 from tcpx_mpi import cli
 from tcpx_mpi.cli.run import with_bare_values
 from tcpx_mpi.config.options import IGNORED, OPTIONS
-from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, PluginMissing
-from tcpx_mpi.plugin import find
-
-
-@pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(("UCCL_", "NCCL_", "TCPX_", "OMPI_", "PMI", "SLURM_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-
+from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode
 
 Captured = pytest.CaptureFixture[str]
 
@@ -38,12 +23,6 @@ def refusal(capsys: Captured, *argv: str, code: ExitCode = ExitCode.USAGE) -> st
     assert errors.startswith("tcpx-mpi: error: ")
     assert errors.count("\n") == 1
     return errors
-
-
-def python(code: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
 
 
 # --- Bad input ---------------------------------------------------------------------------------
@@ -253,37 +232,6 @@ def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
         assert meaning in output
 
 
-EVIDENCE = str(Path(__file__).resolve().parents[3] / "docs" / "evidence" / "ring.h5")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("compare", EVIDENCE, EVIDENCE), ExitCode.INCONCLUSIVE),
-        (("gate", EVIDENCE, "gate.toml"), ExitCode.BELOW_GATE),
-        (("report", EVIDENCE), ExitCode.OK),
-    ],
-)
-def test_a_verdict_stays_what_it_is_where_nobody_reads_it(
-    arguments: tuple[str, ...], code: ExitCode, tmp_path: Path
-) -> None:
-    (tmp_path / "gate.toml").write_text(
-        '[gate]\nplugin = "p"\nranks = 2\nprovenance = "by hand"\n[[limit]]\npattern = "ring"\n'
-        'memory = "host"\nsize = "1M"\nbusbw_min = 1.0\n'
-    )
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = [sys.executable, "-m", "tcpx_mpi", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, stdout=writer, timeout=60, check=False)
-    os.close(writer)
-    assert done.returncode == code
-
-
-def test_a_command_that_was_parsed_by_itself_keeps_both_names_of_help() -> None:
-    settled = "from tcpx_mpi.cli.run import command; command.make_context('run', ['ring']); "
-    assert "Usage:" in python(settled + "from tcpx_mpi import cli; cli.main(['run', '-h'])")
-
-
 def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
     assert cli.main(["run", "--help-all"]) == 0
     output = capsys.readouterr().out
@@ -305,199 +253,3 @@ def test_help_of_run_is_short_and_names_where_the_rest_is(capsys: Captured) -> N
 def test_version(capsys: Captured) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("tcpx-mpi")
-
-
-@pytest.mark.parametrize("argv", ["['--help']", "['run', '--help']", "['--version']", "['rn']"])
-def test_help_and_usage_errors_load_neither_mpi_nor_hdf5_nor_numpy(argv: str) -> None:
-    loaded = python(
-        f"import sys, tcpx_mpi.cli; tcpx_mpi.cli.main({argv});"
-        "print('LOADED', *({'mpi4py', 'h5py', 'numpy', 'cupy', 'psutil'} & set(sys.modules)))"
-    )
-    assert loaded.splitlines()[-1] == "LOADED"
-
-
-def test_the_module_runs_as_a_program() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tcpx_mpi", "run", "rign"],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tcpx-mpi: error: unknown pattern rign")
-
-
-def test_a_reader_that_has_enough_is_no_error() -> None:
-    shown = subprocess.run(
-        f"set -o pipefail; {sys.executable} -m tcpx_mpi plugins --plugin null | true",
-        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert (shown.returncode, shown.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("command", ["plugins --plugin null", "run --help"])
-def test_an_output_that_takes_no_more_is_a_result_that_was_not_written(command: str) -> None:
-    shown = subprocess.run(
-        f"{sys.executable} -m tcpx_mpi {command} >/dev/full",
-        shell=True, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    said = "tcpx-mpi: error: the standard output could not be written: No space left on device\n"
-    assert (shown.returncode, shown.stderr) == (8, said)
-
-
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
-def test_a_process_without_a_standard_stream_does_its_work(closed: str) -> None:
-    shown = subprocess.run(
-        f"{sys.executable} -m tcpx_mpi plugins --plugin null {closed}",
-        shell=True, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert ("null" in shown.stdout) == (">&-" not in closed.split())
-
-
-def test_what_a_terminal_cannot_show_is_shown_in_another_form(tmp_path: Path) -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "tcpx_mpi", "report", "größe.h5"], capture_output=True, text=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False, timeout=60,
-    )  # fmt: skip
-    assert shown.returncode == 2
-    assert shown.stderr.startswith("tcpx-mpi: error: ")
-    written = subprocess.run(
-        [sys.executable, "-c", "import sys; from tcpx_mpi import cli; cli.main(['plugins']);"
-         "print('größe')"], capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
-    assert written.stdout.endswith("gr\\xf6\\xdfe\n"), written.stderr
-
-
-@pytest.mark.parametrize(("users", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
-def test_a_rank_has_no_thread_of_numpys_that_its_user_has_not_asked_for(
-    users: dict[str, str], expected: str
-) -> None:
-    code = (
-        "import os\n"
-        "from tcpx_mpi import __main__, cli\n"
-        "cli.main = lambda: 0\n"
-        "__main__.main()\n"
-        "import numpy\n"
-        "print(os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task')))"
-    )
-    bare = {name: text for name, text in os.environ.items() if not name.startswith("OPENBLAS_")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          check=True, timeout=60, env={**bare, **users})  # fmt: skip
-    told, threads = done.stdout.split()
-    assert told == expected
-    assert int(threads) <= int(expected)
-
-
-def test_an_interrupt_while_modules_are_read_is_130_without_a_traceback() -> None:
-    code = (
-        "import builtins, runpy, sys\n"
-        "real = builtins.__import__\n"
-        "def reads(name, *rest, **more):\n"
-        "    if name == 'tcpx_mpi.cli': raise KeyboardInterrupt\n"
-        "    return real(name, *rest, **more)\n"
-        "builtins.__import__ = reads\n"
-        "runpy.run_module('tcpx_mpi', run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          check=False, timeout=60)  # fmt: skip
-    assert (done.returncode, done.stderr) == (130, "")
-
-
-def test_a_command_that_is_terminated_removes_what_it_has_half_written(tmp_path: Path) -> None:
-    code = (
-        "import sys\n"
-        "from tcpx_mpi import __main__, cli\n"
-        "from tcpx_mpi.records.new_file import write_new_file\n"
-        "def write(file):\n"
-        "    file.write(b'half')\n"
-        "    print('writing', flush=True)\n"
-        "    sys.stdin.read()\n"
-        "cli.main = lambda: write_new_file('whole', write, '--csv')\n"
-        "sys.exit(__main__.main())"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE) as writer:  # fmt: skip
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "writing\n"
-        writer.terminate()
-        _, errors = writer.communicate(timeout=60)
-    assert (writer.returncode, errors) == (143, "")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_interrupt_is_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: object, **kwargs: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("click.Group.invoke", interrupted)
-    assert cli.main(["run", "ring"]) == 130
-
-
-# --- plugins -----------------------------------------------------------------------------------
-
-
-def test_plugins_lists_what_is_here_and_what_a_run_would_choose(capsys: Captured) -> None:
-    assert cli.main(["plugins", "--plugin", "null"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    chosen = [line for line in lines if line.startswith("->")]
-    assert len(chosen) == 1
-    assert "libnccl-net-null.so" in chosen[0]
-    assert "v7" in chosen[0]
-    assert any("/usr/local/tcpx/lib64/libnccl-net-tcpx.so" in line for line in lines)
-    assert any("run would choose" in line for line in lines)
-    assert lines[-1].startswith("# device ")
-    assert lines[-1].endswith(": host; device type HOST, forceFlush 0, regIsGlobal 0")
-
-
-def test_plugins_tells_which_memory_each_device_takes(
-    capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for like, abi, said in (
-        ("", "9", "host, CUDA; device type UNPACK, forceFlush 0, regIsGlobal 0"),
-        ("direct", "9", "host, CUDA; device type HOST, forceFlush 1, regIsGlobal 1"),
-        ("direct", "6", "host, CUDA; device type HOST, forceFlush 0, regIsGlobal 0"),
-    ):
-        monkeypatch.setenv("SOFTTCPX_LIKE", like)
-        assert cli.main(["plugins", "--plugin", "softtcpx", "--abi", abi]) == 0
-        assert capsys.readouterr().out.rstrip().endswith(f": {said}")
-    assert cli.main(["plugins", "--plugin", "softtcpx", "--json"]) == 0
-    (device, *_) = json.loads(capsys.readouterr().out)["devices"]
-    assert (device["cuda"], device["dma_buf"], device["device_type"]) == (True, False, "HOST")
-
-
-def test_plugins_lists_a_file_that_is_named_by_its_path(capsys: Captured, tmp_path: Path) -> None:
-    mine = shutil.copy(Path(find.bundled_dir()) / "libnccl-net-null.so", tmp_path / "libmine.so")
-    assert cli.main(["plugins", "--plugin", str(mine)]) == 0
-    chosen = [line for line in capsys.readouterr().out.splitlines() if line.startswith("->")]
-    assert [line.split()[-1] for line in chosen] == [str(mine)]
-
-
-@pytest.mark.skipif(shutil.which("c++") is None, reason="needs compiler: a plugin is built")
-@pytest.mark.parametrize(
-    ("name", "hint"), [("libneeded.so.1", "LD_LIBRARY_PATH"), ("libcuda.so.1", "NVIDIA driver")]
-)
-def test_a_library_that_a_plugin_lacks_is_named_with_the_way_to_it(
-    name: str, hint: str, tmp_path: Path
-) -> None:
-    needed, mine = tmp_path / name, tmp_path / "libmine.so"
-    shared = ["c++", "-shared", "-fPIC", "-x", "c++", "/dev/null"]
-    # Under a name that no machine has.
-    subprocess.run([*shared, f"-Wl,-soname,{name}.absent", "-o", str(needed)], check=True)
-    depends = ["-x", "none", "-Wl,--no-as-needed", str(needed), "-o", str(mine)]
-    subprocess.run([*shared, *depends], check=True)
-    with pytest.raises(PluginMissing, match=f"{name}.absent.*{hint}"):
-        find.inspect(find.find_plugin(str(mine), {}, find.bundled_dir()))
-
-
-def test_plugins_says_in_json_why_nothing_can_be_chosen(
-    capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import json
-
-    monkeypatch.setenv("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1")
-    assert cli.main(["plugins", "--json"]) == ExitCode.PLUGIN_MISSING
-    found = json.loads(capsys.readouterr().out)
-    assert found["chosen"] is None
-    assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" in found["error"]
-    assert {"softtcpx", "null", "tcpx"} <= {plugin["name"] for plugin in found["plugins"]}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcpx_mpi.config.file import read_config
-from tcpx_mpi.config.options import OPTIONS, Option
+from tcpx_mpi.config.option import Option
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.plugin.softtcpx_defaults import with_channels, with_even_chunks

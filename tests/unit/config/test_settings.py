@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tcpx_mpi.config.options import CHECKS, IGNORED, LAUNCH, OPTIONS, TRANSPORT
+from tcpx_mpi.config.option import CHECKS, LAUNCH, TRANSPORT
+from tcpx_mpi.config.options import IGNORED, OPTIONS
 from tcpx_mpi.config.settings import MAX_SIZES, Settings, fingerprint_difference, load_settings
 from tcpx_mpi.errors import UsageError
 

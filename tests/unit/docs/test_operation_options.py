@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tcpx_mpi.config.options import OPERATION, OPTIONS, VARIABLES_ONLY, Option
+from tcpx_mpi.config.option import OPERATION, VARIABLES_ONLY, Option
+from tcpx_mpi.config.options import OPTIONS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "patterns.md"
 CHOOSING = [option for option in OPTIONS if option.group == OPERATION]
