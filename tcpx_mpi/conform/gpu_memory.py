@@ -24,8 +24,8 @@ _Register = Callable[[int, int, int], int]
 def _allocation_and_parts(bench: Bench) -> str:
     gpu = _gpu_of(bench)
     pair = bench.connect()
-    areas = [GpuArea(gpu, _WHOLE, gpu.allocation(_WHOLE)) for _ in range(2)]
-    if any(area.address % PAGE for area in areas):
+    source, target = (GpuArea(gpu, _WHOLE, gpu.allocation(_WHOLE)) for _ in range(2))
+    if source.address % PAGE or target.address % PAGE:
         raise NotTried("the driver begins no allocation at a page")
     for offset, size, what in (
         (0, _WHOLE, "a whole allocation"),
@@ -33,7 +33,7 @@ def _allocation_and_parts(bench: Bench) -> str:
         (_WHOLE - PAGE, PAGE, "the last page of an allocation"),
     ):
         bench.stage = f"of {what}"
-        _message(bench, pair, areas[0], areas[1], _by_address(bench), offset, size)
+        _message(bench, pair, source, target, _by_address(bench), offset, size)
     bench.close(pair)
     return "a whole allocation, a part, and its last page"
 
@@ -43,10 +43,10 @@ def _odd(bench: Bench) -> str:
     if bench.unpacks:
         raise NotOffered("a plugin that unpacks takes whole pages")
     pair = bench.connect()
-    areas = [GpuArea(gpu, 4 * PAGE) for _ in range(2)]
+    source, target = GpuArea(gpu, 4 * PAGE), GpuArea(gpu, 4 * PAGE)
     for size in _ODD:
         bench.stage = f"of {size} bytes of a GPU's memory"
-        _message(bench, pair, areas[0], areas[1], _by_address(bench), 3, size)
+        _message(bench, pair, source, target, _by_address(bench), 3, size)
     bench.close(pair)
     return f"{', '.join(map(str, _ODD))} bytes"
 
@@ -79,9 +79,7 @@ def _freed(bench: Bench) -> str:
     bench.stage = ""
     if open_before - set(os.listdir("/proc/self/fd")):
         raise Broken("regMr, which has refused memory that was freed, has closed a descriptor")
-    areas = [GpuArea(gpu, PAGE) for _ in range(2)]
-    _message(bench, pair, areas[0], areas[1], _by_address(bench), 0, PAGE)
-    bench.close(pair)
+    _one_message(bench, pair, gpu, _by_address(bench), 0, PAGE)
     return "refused, and the connection goes on"
 
 
@@ -100,19 +98,13 @@ def _host_pointer(bench: Bench) -> str:
 
 def _dma_buf(bench: Bench) -> str:
     gpu = _dma_buf_of(bench)
-    pair = bench.connect()
-    areas = [GpuArea(gpu, 2 * PAGE) for _ in range(2)]
-    _message(bench, pair, areas[0], areas[1], _by_dma_buf(bench, gpu, 0), 0, 2 * PAGE)
-    bench.close(pair)
+    _one_message(bench, bench.connect(), gpu, _by_dma_buf(bench, gpu, 0), 0, 2 * PAGE)
     return "the descriptor was closed when it was registered, and a message arrived"
 
 
 def _dma_buf_offset(bench: Bench) -> str:
     gpu = _dma_buf_of(bench)
-    pair = bench.connect()
-    areas = [GpuArea(gpu, 4 * PAGE) for _ in range(2)]
-    _message(bench, pair, areas[0], areas[1], _by_dma_buf(bench, gpu, PAGE), PAGE, PAGE)
-    bench.close(pair)
+    _one_message(bench, bench.connect(), gpu, _by_dma_buf(bench, gpu, PAGE), PAGE, PAGE)
     return f"{PAGE} bytes at {PAGE} of a dma-buf took their message"
 
 
@@ -179,6 +171,15 @@ def _connected(bench: Bench, sends: Gpu, receives: Gpu) -> Pair:
 
     bench.until(step, "connect and accept did not both come to a comm")
     return pair
+
+
+def _one_message(
+    bench: Bench, pair: Pair, gpu: Gpu, register: _Register, offset: int, size: int
+) -> None:
+    """A message between two new areas of a GPU, the last of its connection."""
+    source, target = (GpuArea(gpu, offset + size + PAGE) for _ in range(2))
+    _message(bench, pair, source, target, register, offset, size)
+    bench.close(pair)
 
 
 def _message(

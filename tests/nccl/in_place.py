@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nccl_cases import PROGRAMS, REDUCING, case_of_bytes, programs_of
+from nccl_cases import PROGRAMS, case_of_bytes
 from nccl_session import NcclJob, ways_of
-from softtcpx_judged import require_right, session
+from softtcpx_judged import require_every_byte, session
 
 from tcpx_mpi.plugin.find import bundled_dir
 
@@ -56,16 +56,7 @@ def judged(
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_byte_is_right(judged: NcclJob, program: str) -> None:
-    if program not in programs_of(judged.world):
-        pytest.skip(f"{program} needs a power of 2, as in nccl-tests, and these are {judged.world}")
-    kind = "float32" if program in REDUCING else "uint8"
-    cases = [
-        case_of_bytes(program, size, judged.world, kind, seed=seed, root=seed % judged.world)
-        for seed, size in enumerate(SIZES, 1)
-    ]
-    verdicts = [each for case in cases for each in judged.run(case)]
-    assert sum(each["checked"] for each in verdicts) > SIZES[-1]
-    require_right(verdicts)
+    require_every_byte(judged, program, SIZES)
     assert ways_of(judged.log(), unpacked=False) == []
 
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from nccl_cases import PROGRAMS, REDUCING, case_of_bytes, programs_of
+from nccl_cases import PROGRAMS, case_of_bytes
 from nccl_session import NcclJob, channels_of, ways_of
-from softtcpx_judged import require_right, session
+from softtcpx_judged import require_every_byte, session
 
 #: Of nccl-tests' smallest to its largest in `-b 8 -e 32M -f 8`, and that end itself.
 SIZES = (*(8**power for power in range(1, 9)), 32 << 20)
@@ -40,17 +40,7 @@ def judged(
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_byte_is_right(judged: tuple[NcclJob, int], program: str) -> None:
-    opened, _ = judged
-    if program not in programs_of(opened.world):
-        pytest.skip(f"{program} needs a power of 2, as in nccl-tests, and these are {opened.world}")
-    kind = "float32" if program in REDUCING else "uint8"
-    cases = [
-        case_of_bytes(program, size, opened.world, kind, seed=seed, root=seed % opened.world)
-        for seed, size in enumerate(SIZES, 1)
-    ]
-    verdicts = [each for case in cases for each in opened.run(case)]
-    assert sum(each["checked"] for each in verdicts) > SIZES[-1]
-    require_right(verdicts)
+    require_every_byte(judged[0], program, SIZES)
 
 
 def test_it_went_over_softtcpx_on_so_many_channels(judged: tuple[NcclJob, int]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import gpus as found_gpus
 import pytest
+from nccl_cases import REDUCING, case_of_bytes, programs_of
 from nccl_session import NcclJob, NothingHere, over_softtcpx
 
 from tcpx_mpi.plugin.find import bundled_dir
@@ -50,3 +51,20 @@ def require_right(verdicts: list[dict[str, Any]]) -> None:
     ]  # fmt: skip
     if faults:
         pytest.fail("\n".join(faults), pytrace=False)
+
+
+def require_every_byte(opened: NcclJob, program: str, sizes: Sequence[int]) -> None:
+    """Every byte of a program is right at each size, the largest last; a root a size."""
+    world = opened.world
+    if program not in programs_of(world):
+        pytest.skip(f"{program} needs a power of 2, as in nccl-tests, and these are {world}")
+    kind = "float32" if program in REDUCING else "uint8"
+    verdicts = [
+        each
+        for seed, size in enumerate(sizes, 1)
+        for each in opened.run(
+            case_of_bytes(program, size, world, kind, seed=seed, root=seed % world)
+        )
+    ]
+    assert sum(each["checked"] for each in verdicts) > sizes[-1]
+    require_right(verdicts)
