@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tcpx_mpi.findings.figures import figure, percent
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.plugin.sockets import moves_all_by_tcp
-from tcpx_mpi.records import Run, RunHeader, rank_name
+from tcpx_mpi.records import Row, Run, RunHeader, rank_name
 from tcpx_mpi.stats import RowSummary, slowest_rank
 from tcpx_mpi.units import counted, format_size
 
@@ -146,12 +147,16 @@ def network(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Find
         yield Finding(Severity.DOUBTFUL, "", text)
 
 
-def late_starts(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
-    """Starts at an agreed instant that a rank missed."""
-    late = sum(summary.late_starts for summary in summaries)
-    starts = sum(summary.starts for summary in summaries)
-    if late > 0:
-        text = f"{late} of {starts} at an agreed instant: a rank got its CPU later"
+def late_starts(header: RunHeader, rows: Sequence[Row]) -> Iterator[Finding[str]]:
+    """Starts at an agreed instant that a rank missed, and which missed most."""
+    by_rank: Counter[int] = Counter()
+    for row in rows:
+        by_rank.update({rank: int(late.sum()) for rank, late in enumerate(row.late)})
+    if total := by_rank.total():
+        starts = sum(row.late.size for row in rows)
+        ((most, times),) = by_rank.most_common(1)
+        text = f"{total} of {starts} at an agreed instant: a rank got its CPU later"
+        text += f"; {rank_name(header, most)} missed {times}"
         yield Finding(Severity.NOTE, "Late starts", text)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi.findings.baselines import baseline_findings, detours, while_loaded
+from tcpx_mpi.findings.clock import clocks
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.gpus import gpus
 from tcpx_mpi.findings.losses import losses
@@ -65,7 +66,8 @@ def findings_of(
         *percentiles(header, summaries),
         *resolution(header, summaries),
         *network(header, summaries),
-        *late_starts(summaries),
+        *late_starts(header, run.rows),
+        *clocks(header, run.rows, summaries),
         *endings(header, summaries),
         *spikes(header, run.rows, summaries),
         *steadiness(summaries),

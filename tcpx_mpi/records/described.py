@@ -33,6 +33,7 @@ This is one run of tcpx-mpi, a benchmark of NCCL network plugins: every time tha
   warmup/...          the iterations before, which enter no figure
   ranks               a line a rank: whether it receives, wrong bytes, CPU time, retransmits
   against/NAME/       what ran beside the plugin, in the same form
+/clock/row_000000, ... is how the clocks of several nodes stood to each other in that row.
 /ranks is the place of each rank, /settings what was asked for, /setup the times of set-up.
 Each dataset has the attributes `description` and `units` (of a table: of its columns) and, where
 they say something, labels of its dimensions. The attribute `complete` of the root is true if the
@@ -104,6 +105,27 @@ DESCRIBED: dict[str, Described] = {
         f"rows/warmup/{phase}": Described(f"warm-ups: {text}", "ns", ("rank", "iteration"))
         for phase, text in _SAMPLES.items()
     },
+    "clock/trips": Described(
+        "round trips between two clocks: the fastest of each exchange, and what of each is beyond "
+        "its own bound and that of the fit",
+        dict.fromkeys(("asked_ns", "answered_ns", "heard_ns", "residual_ns"), "ns"),
+        ("trip",),
+    ),
+    "clock/knots": Described(
+        "the offset of a clock from the one that asks it, at an instant of its own",
+        dict.fromkeys(("at_ns", "offset_ns", "bound_ns", "moved_ns"), "ns"),
+        ("knot",),
+    ),
+    "clock/fits": Described(
+        "the line through the knots of a row",
+        {
+            "drift_ppm": "1e-6",
+            **dict.fromkeys(
+                ("bound_ns", "residual_ns", "moved_ns", "suspended_ns", "contradicted_ns"), "ns"
+            ),
+        },
+        ("clock",),
+    ),
     "rows/arrivals": Described(
         "from the start of the iteration until all bytes of the peer were there; NaN for no peer",
         "ns",

@@ -50,6 +50,12 @@ class RankInfo:
     gpu_numa_node: int = -1
     #: Of nccl-tests' NCCL_TESTS_SPLIT: ranks with the same number ran by themselves.
     group: int = 0
+    #: Ranks with the same number read the same CLOCK_MONOTONIC; -1: older files do not say.
+    clock: int = -1
+
+    def shares_clock(self, other: RankInfo) -> bool:
+        """Whether instants of both can be compared as they are."""
+        return self.node == other.node if self.clock < 0 else self.clock == other.clock
 
 
 @dataclass(frozen=True)

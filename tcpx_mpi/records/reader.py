@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
+from tcpx_mpi.records.clock import TRIP_COLUMNS, ClockFit, RowClock, read_clock
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.hdf5 import dataset_of, groups, has, has_attribute, kind_of
@@ -21,6 +22,8 @@ from tcpx_mpi.records.schema import (
     ARRIVALS,
     AVERAGE_COLUMNS,
     BASELINE_COLUMNS,
+    CLOCK_FIT_COLUMNS,
+    CLOCK_KNOT_COLUMNS,
     FAULT_COLUMNS,
     GPU_COLUMNS,
     HEADER_ATTRIBUTES,
@@ -124,7 +127,10 @@ def _read_launch(file: Any, path: str, stored: CommitFile, warmup: bool) -> Run:
     header = _read_header(file, stored)
     require_header(header)
     rows = sorted(
-        (_read_row(group, stored, warmup) for _, group in groups(file, "rows")),
+        (
+            _read_row(group, stored, warmup, clock=_read_clock(file, name, stored))
+            for name, group in groups(file, "rows")
+        ),
         key=lambda row: row.index,
     )
     for row in rows:
@@ -202,7 +208,9 @@ def _read_records(
     return [dataclass_of(kind, item) for item in read_table(group, name, columns, stored)]
 
 
-def _read_row(group: Any, stored: CommitFile, warmup: bool, of: Any = None) -> Row:
+def _read_row(
+    group: Any, stored: CommitFile, warmup: bool, of: Any = None, clock: RowClock | None = None
+) -> Row:
     table = stored.values(group, "ranks")
     columns: dict[str, Any] = {
         name: of_kind(name, table[name], "b" if kind is bool else "iu", 1).astype(
@@ -243,6 +251,22 @@ def _read_row(group: Any, stored: CommitFile, warmup: bool, of: Any = None) -> R
         if of is None
         else {},
         averages=_read_records(group, "averages", Average, AVERAGE_COLUMNS, stored),
+        clock=clock,
+    )
+
+
+def _read_clock(file: Any, name: str, stored: CommitFile) -> RowClock | None:
+    """The clocks of a row by its name; None of a run with one, and of older files."""
+    if not has(file, "clock") or not has(file["clock"], name):
+        return None
+    group = file["clock"][name]
+    trips = stored.values(group, "trips")
+    columns = [of_kind(column, trips[column], "iu", 1) for column in TRIP_COLUMNS]
+    fits = read_table(group, "fits", CLOCK_FIT_COLUMNS, stored)
+    return read_clock(
+        read_table(group, "knots", CLOCK_KNOT_COLUMNS, stored),
+        np.stack(columns, axis=1).astype(np.int64),
+        [dataclass_of(ClockFit, fit) for fit in fits],
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.records import mapped_arrays
+from tcpx_mpi.records.clock import RowClock
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.trace import joined_trace, no_chunks, no_trace
 
@@ -248,6 +249,8 @@ class Row(RowFacts):
     #: Of an imported row only: out of place and, if it was run, in place. Such a row has no
     #: samples: its arrays have no iterations, and what ranks count is -1 or false.
     averages: list[Average] = field(default_factory=list)
+    #: Of a run whose ranks read several clocks: how those stood to each other.
+    clock: RowClock | None = None
 
     def of_plugin(self) -> list[Row]:
         """What the plugin itself did in this row: it, and in place or under load if it was run."""

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.records import hdf5
+from tcpx_mpi.records.clock import KNOT_COLUMNS, TRIP_COLUMNS, ClockFit
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.described import DESCRIBED
 from tcpx_mpi.records.gpu import GpuRow
@@ -91,6 +92,11 @@ SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))
 FAULT_COLUMNS: Columns = (("rank", int), ("text", str))
 TRACE_COLUMNS: Columns = tuple((name, int) for name in COLUMNS)
+CLOCK_KNOT_COLUMNS: Columns = tuple(
+    (name, str if name == "source" else int) for name in KNOT_COLUMNS
+)
+CLOCK_FIT_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(ClockFit))
+CLOCK_TRIP_COLUMNS: Columns = tuple((name, int) for name in (*TRIP_COLUMNS, "residual_ns"))
 PER_RANK_COLUMNS: Columns = tuple(
     (name, bool if name in RANK_FLAGS else int) for name in RANK_COLUMNS
 )

@@ -157,6 +157,9 @@ def require_row(row: Row, header: RunHeader, warmup: bool = True) -> None:
     for name in ("proof", "gpu"):
         found = len(getattr(row, name))
         _require(found in (0, world), name, found, f"of none or all of {world} ranks")
+    if row.clock is not None:
+        good = {info.clock for info in header.ranks} <= {0, *row.clock.tree.edges}
+        _require(good, "clock", "", "of the clocks of the ranks")
     if row.trace.size:
         traced = row.trace[:, 0]
         good = bool(traced.min() >= 0 and traced.max() < world)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import OutputFailed
+from tcpx_mpi.records.clock import RowClock, knot_lines, residuals
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.described import README
 from tcpx_mpi.records.header import RunHeader
@@ -23,6 +24,9 @@ from tcpx_mpi.records.schema import (
     ARRIVALS,
     AVERAGE_COLUMNS,
     BASELINE_COLUMNS,
+    CLOCK_FIT_COLUMNS,
+    CLOCK_KNOT_COLUMNS,
+    CLOCK_TRIP_COLUMNS,
     FAULT_COLUMNS,
     GPU_COLUMNS,
     HEADER_ATTRIBUTES,
@@ -142,6 +146,8 @@ class RunWriter:
         name = row_name(row.index)
         with self._step(f"write row {row.index}"):
             _write_row(self._file["rows"].create_group(name), row)
+            if row.clock is not None:
+                _write_clock(self._file.require_group("clock").create_group(name), row.clock)
         return _on_disk(self._file["rows"][name], row, self._stored)
 
     def append_partial(self, part: PartialRow) -> None:
@@ -243,6 +249,15 @@ def _write_row(group: Any, row: Row) -> None:
         write_table(group, "averages", AVERAGE_COLUMNS, told, "rows/averages")
     for side, other in row.sides.items():
         _write_row(group.create_group(f"against/{side.name}"), other)
+
+
+def _write_clock(group: Any, clock: RowClock) -> None:
+    write_table(group, "knots", CLOCK_KNOT_COLUMNS, knot_lines(clock), "clock/knots")
+    fits = [dataclasses.astuple(fit) for fit in clock.fits]
+    write_table(group, "fits", CLOCK_FIT_COLUMNS, fits, "clock/fits")
+    left = residuals(clock.tree, clock.trips)
+    trips = np.column_stack([clock.trips, left]).tolist()
+    write_table(group, "trips", CLOCK_TRIP_COLUMNS, trips, "clock/trips")
 
 
 def _on_disk(group: Any, row: Row, file: CommitFile) -> Row:

@@ -137,7 +137,7 @@ def _waterfall(
     pairs: Sequence[tuple[list[Chunk], list[Chunk]]],
 ) -> Waterfall:
     sender, receiver, step = which
-    one_clock = ranks[sender].node == ranks[receiver].node
+    one_clock = row.clock is not None or ranks[sender].shares_clock(ranks[receiver])
     shape = (len(pairs), len(pairs[0][0]))
     start = np.zeros(len(pairs))
     tables = {

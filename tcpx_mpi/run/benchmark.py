@@ -15,6 +15,7 @@ from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.connect import connect, load_same_plugin
 from tcpx_mpi.run.failure import watch_disk
 from tcpx_mpi.run.measure import Measurement
@@ -67,9 +68,9 @@ class Benchmark:
             engine.allocate(sizes, host, free)
         context = engine.context(nodes, most)
         beside = baselines.prepare(world, workload, engine, context)
+        clock = CommonClock(world, [each.clock for each in hosts])
         self.state.measurement = measurement = Measurement(
-            world, workload, context, [engine, *beside], journal,
-            shared_clock=len({each.clock for each in hosts}) == 1,
+            world, workload, context, [engine, *beside], journal, clock,
             end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
         )  # fmt: skip
@@ -79,7 +80,7 @@ class Benchmark:
             costs = measure_costs(world, self.state.measurement, workload, rows)
             self.state.measurement = measurement
         self.begin(
-            workload, host, engine, beside, planner.plan(rows), journal,
+            workload, host, engine, clock, beside, planner.plan(rows), journal,
             costs.facts() if costs is not None else {},
         )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)
@@ -94,11 +95,11 @@ class Benchmark:
         return code
 
     def begin(
-        self, workload: Workload, host: Host, engine: RankEngine,
+        self, workload: Workload, host: Host, engine: RankEngine, clock: CommonClock,
         beside: Sequence[Transport], plan: Plan, journal: Journal, measured: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Collective: the metadata of the run, in the file and on the screen."""
-        info = metadata.rank_info(self.world.rank, host, engine)
+        info = metadata.rank_info(self.world.rank, host, engine, clock.numbers[self.world.rank])
         setup = SetupTimes.from_rows(engine.setup_rows(info.rank))
         mine = (info, setup, engine.plugin.to_tell, metadata.tuning(engine))
         parts = self.world.gather(mine, "circumstances")

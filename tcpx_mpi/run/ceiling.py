@@ -20,6 +20,7 @@ from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
 from tcpx_mpi.machine.placement import Node, Placement, Request
 from tcpx_mpi.machine.topology import Host, this_machine
 from tcpx_mpi.records import BaselineInfo, Row, SideKey
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_at
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
@@ -88,8 +89,8 @@ class Ceiling:
             infos, world, settings.connect_timeout_s, context, self.connection, not settings.check
         )
         self.state.measurement = measurement = Measurement(
-            world, workload, context, transports, journal=None,
-            shared_clock=len({each.clock for each in hosts}) == 1,
+            world, workload, context, transports, None,
+            CommonClock(world, [each.clock for each in hosts]),
             end_by_ns=0,
         )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)

@@ -29,8 +29,10 @@ from tcpx_mpi.records import (
     series_of,
     utc_now,
 )
+from tcpx_mpi.records.clock import RowClock
 from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.trace import later
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.run_batch import BatchRunner, name_of
 from tcpx_mpi.run.stopping import StoppingRule, Until
 from tcpx_mpi.schedule.table import (
@@ -117,7 +119,7 @@ class Measurement:
         context: RankContext,
         transports: Sequence[Transport],
         journal: Journal | None,
-        shared_clock: bool,
+        clock: CommonClock,
         end_by_ns: int,
         between_batches: Callable[[RowFacts, str, int], None] = lambda *batch: None,
     ) -> None:
@@ -127,10 +129,10 @@ class Measurement:
         self._context = context
         self._transports = transports
         self._journal = journal
+        self._clock = clock
+        self._row_clock: RowClock | None = None
         self._between_batches = between_batches
-        self._batches = BatchRunner(
-            world, settings, context, transports[0], shared_clock, end_by_ns
-        )
+        self._batches = BatchRunner(world, settings, context, transports[0], clock, end_by_ns)
 
     def aside(self) -> Measurement:
         """One that measures rows of the plugin alone that nobody keeps, before this one does."""
@@ -171,12 +173,14 @@ class Measurement:
             for transport in able
             if transport is self._transports[0] or (work.in_place and transport.in_place)
         ]
+        self._clock.begin_row(self.patience_s)
         self._batches.begin_row()
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
         if self._context.gpu is not None:
             self._context.gpu.before_row()
         rule = StoppingRule(plan, until)
         batches = self._in_turns(accounts, facts, plan, "timed", self._as_due(rule, accounts[0]))
+        self._row_clock = self._clock.end_row(self.patience_s)
         facts = dataclasses.replace(facts, iterations=rule.done, ended_by=rule.ended_by)
         for account in accounts:
             self._complete(account, facts, batches)
@@ -195,7 +199,8 @@ class Measurement:
         parts = self._world.gather(counted(part), "results", self.patience_s)
         if series is None or parts is None:
             return None
-        return join_row(facts, parts, utc_now(), series, spool)
+        row = join_row(facts, parts, utc_now(), series, spool)
+        return dataclasses.replace(row, clock=self._row_clock)
 
     def _in_turns(
         self,

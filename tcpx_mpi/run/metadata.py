@@ -21,7 +21,7 @@ from tcpx_mpi.transport.load_plugin import ToTell
 from tcpx_mpi.transport.overhead import measure_overhead
 
 
-def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
+def rank_info(rank: int, host: Host, engine: RankEngine, clock: int) -> RankInfo:
     """Where this rank runs and what it drives."""
     placement, plugin = engine.placement, engine.plugin
     nic = plugin.nic(placement.device)
@@ -50,6 +50,7 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         gpu_name=engine.gpu.name if engine.gpu is not None else "",
         gpu_numa_node=placement.gpu_numa_node,
         group=group_numbers(engine.settings.groups(), rank + 1)[rank],
+        clock=clock,
     )
 
 

@@ -9,6 +9,7 @@ import time
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.records import RankRow, RowFacts
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.errors import error_of, report_lines
 from tcpx_mpi.transport.interface import RankContext, Transport
@@ -43,14 +44,14 @@ class BatchRunner:
         settings: Settings,
         context: RankContext,
         transport: Transport,
-        shared_clock: bool,
+        clock: CommonClock,
         end_by_ns: int,
     ) -> None:
         self._world = world
         self._settings = settings
         self._context = context
         self._transport = transport  # whose batch is, or was, the last one
-        self._shared_clock = shared_clock
+        self._clock = clock
         self._end_by_ns = end_by_ns
         self._lead_ns = _FIRST_LEAD_NS
         #: The first iteration of the next batch.
@@ -141,7 +142,7 @@ class BatchRunner:
         """Collective: start together, wait for the loop; what it stamped and its CPU time."""
         loop = self._transport.timed_loop
         loop.arm(count)
-        start_ns = self._agree_start(patience_s)
+        start_ns = self._clock.agreed_start(self._lead_ns, "start of a batch", patience_s)
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
         if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock
             limits = {"timeout_s": self._settings.timeout_s, "stall_timeout_s": 0.0}
@@ -170,14 +171,6 @@ class BatchRunner:
         if self._transport.timed_loop.take_picture_ready():
             lines = self._picture_lines()
             print("\n".join(lines), file=sys.stderr)
-
-    def _agree_start(self, patience_s: float) -> int:
-        """The instant at which all ranks start: on one clock an agreed one, else 0 for "now"."""
-        if not self._shared_clock:
-            self._world.barrier("start of a batch", patience_s, while_alive=True)
-            return 0
-        ready_ns = _native.now_ns() + self._lead_ns
-        return self._world.maximum(ready_ns, "start of a batch", patience_s, while_alive=True)
 
     def _raise_fault(self) -> None:
         fault = self._transport.timed_loop.fault()

@@ -17,6 +17,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.topology import read_host
 from tcpx_mpi.run.agreement import agree_hosts, agree_workload, free_bytes
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.connect import connect, load_same_plugin
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
@@ -68,8 +69,8 @@ class Smoke:
         # One message each way is all: none more for a GPU's own times.
         context = dataclasses.replace(engine.context([each.node for each in hosts]), gpu=None)
         self.state.measurement = measurement = Measurement(
-            world, workload, context, [engine], journal=None,
-            shared_clock=len({each.clock for each in hosts}) == 1,
+            world, workload, context, [engine], None,
+            CommonClock(world, [each.clock for each in hosts]),
             end_by_ns=0,
         )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)

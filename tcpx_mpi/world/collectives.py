@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Int64s = NDArray[np.int64]
 _Key = TypeVar("_Key", bound=Hashable)
 _NOTHING = np.empty(0, dtype=np.uint8)
+#: Of messages by which two ranks compare their clocks.
+_CLOCK_TAG = 45
 
 #: Series are gathered in parcels of so much of all ranks: MPI counts what a call takes in 31 bits.
 _PARCEL_BYTES = 1 << 23
@@ -229,6 +231,34 @@ class World:
         for request in requests:
             self._finish(request, "mpi peer", patience_s)
         return comm
+
+    # --- Two ranks at a time, by which their clocks are compared ----------------------------------
+
+    def ask(
+        self, peer: int, more: bool, now_ns: Callable[[], int], what: str, patience_s: float | None
+    ) -> tuple[int, int, int]:
+        """One round trip to a rank that `answer`s: when it was asked, what its clock then said, and
+        when that was heard. `more`: another one will follow."""
+        said = np.empty(1, np.int64)
+        question = np.array([more], np.int64)
+        reply = self._comm.Irecv(said, source=peer, tag=_CLOCK_TAG)
+        asked = now_ns()
+        sent = self._comm.Isend(question, dest=peer, tag=_CLOCK_TAG)
+        self._finish(reply, what, patience_s, while_alive=True)
+        heard = now_ns()
+        self._finish(sent, what, patience_s)
+        return asked, int(said[0]), heard
+
+    def answer(
+        self, peer: int, now_ns: Callable[[], int], what: str, patience_s: float | None
+    ) -> bool:
+        """The other side of `ask`; whether another one will follow."""
+        question = np.empty(1, np.int64)
+        asked = self._comm.Irecv(question, source=peer, tag=_CLOCK_TAG)
+        self._finish(asked, what, patience_s, while_alive=True)
+        mine = np.array([now_ns()], np.int64)
+        self._finish(self._comm.Isend(mine, dest=peer, tag=_CLOCK_TAG), what, patience_s)
+        return bool(question[0])
 
     @contextlib.contextmanager
     def agree(

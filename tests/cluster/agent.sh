@@ -10,7 +10,7 @@ shift
 while read -r address name keeper; do
   [[ $host == "$address" || $host == "$name" ]] || continue
   # The tests find what a job has started by this one variable more.
-  nsenter -t "$keeper" -n -m -u -i env -i -C "$HOME" HOME="$HOME" USER="${USER:-root}" \
+  nsenter -t "$keeper" -n -m -u -i --time="/proc/$keeper/ns/time_for_children" env -i -C "$HOME" HOME="$HOME" USER="${USER:-root}" \
     SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin ${TESTS_JOB:+TESTS_JOB="$TESTS_JOB"} \
     /bin/bash -c "$*"
   code=$?

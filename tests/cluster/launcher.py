@@ -16,11 +16,11 @@ _PAGE = re.compile(r"^mpirun -hostfile hostfiles/tcpx\.txt (.*?) tcpx-mpi run ri
 
 
 @contextlib.contextmanager
-def cluster_or_skip(names: tuple[str, str] = NAMES) -> Iterator[Cluster]:
-    """Two nodes of a test's own."""
+def cluster_or_skip(names: tuple[str, str] = NAMES, ahead_s: int = 0) -> Iterator[Cluster]:
+    """Two nodes of a test's own; see `cluster`."""
     with contextlib.ExitStack() as stack:
         try:
-            made = stack.enter_context(cluster(names))
+            made = stack.enter_context(cluster(names, ahead_s))
         except NoCluster as error:
             pytest.skip(f"needs netns: {error}")
         yield made

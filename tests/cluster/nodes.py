@@ -93,7 +93,9 @@ class Node:
         return [int(pid) for pid in ip("netns", "pids", self.space).split()]
 
     def _enter(self) -> list[str]:
-        return ["nsenter", "-t", str(self.keeper.pid), "-n", "-m", "-u", "-i"]
+        keeper = self.keeper.pid
+        spaces = ["-n", "-m", "-u", "-i", f"--time=/proc/{keeper}/ns/time_for_children"]
+        return ["nsenter", "-t", str(keeper), *spaces]
 
 
 @dataclass(frozen=True)
@@ -138,16 +140,17 @@ def address(subnets: str, interface: str, node: int) -> str:
 
 
 @contextlib.contextmanager
-def cluster(names: tuple[str, str] = NAMES) -> Iterator[Cluster]:
-    """Two nodes with these host names until the context ends. Raises NoCluster."""
-    made = up(names)
+def cluster(names: tuple[str, str] = NAMES, ahead_s: int = 0) -> Iterator[Cluster]:
+    """Two nodes with these host names until the context ends; the clock of the second one is so
+    much ahead. Raises NoCluster."""
+    made = up(names, ahead_s=ahead_s)
     try:
         yield made
     finally:
         made.remove()
 
 
-def up(names: tuple[str, str] = NAMES, by_hand: str = "") -> Cluster:
+def up(names: tuple[str, str] = NAMES, by_hand: str = "", ahead_s: int = 0) -> Cluster:
     """Makes two nodes; those with a label `by_hand` outlive this process. Raises NoCluster."""
     require_tools()
     remove_stale()
@@ -167,7 +170,7 @@ def up(names: tuple[str, str] = NAMES, by_hand: str = "") -> Cluster:
             ip("-n", space, "link", "set", "lo", "up")
         for interface in (CONTROL, *DATA):
             _connect(made, interface)
-        keepers = tuple(_start_keeper(made, index) for index in (0, 1))
+        keepers = tuple(_start_keeper(made, index, index * ahead_s) for index in (0, 1))
         owner = keepers[0] if by_hand else made.owner
         made = dataclasses.replace(made, keepers=keepers, owner=owner)
         _write_state(made)
@@ -227,13 +230,14 @@ def _connect(made: Cluster, interface: str) -> None:
         wait_for_carrier(space, interface)
 
 
-def _start_keeper(made: Cluster, index: int) -> Process:
+def _start_keeper(made: Cluster, index: int, ahead_s: int) -> Process:
     """The process that holds a node; it dies with this one unless the cluster is by hand."""
     lines = [f"{address(made.subnets, CONTROL, node)} {name}" for node, name in enumerate(NAMES)]
     hosts = "\n".join(["127.0.0.1 localhost", *lines])
     kept = {str(TREE), sys.prefix, sys.base_prefix}
+    time = ["--time", f"--monotonic={ahead_s}"] if ahead_s else []
     keeper = subprocess.Popen(
-        ["ip", "netns", "exec", made.spaces[index], "unshare", "--mount", "--uts", "--ipc",
+        ["ip", "netns", "exec", made.spaces[index], "unshare", "--mount", "--uts", "--ipc", *time,
          "bash", str(HERE / "node.sh"), made.names[index], hosts, *sorted(kept)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True, preexec_fn=None if made.by_hand else _die_with_parent,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jobs import run
 from launcher import Launcher, cluster_or_skip
@@ -190,3 +191,32 @@ def test_a_mistake_of_ranks_on_another_node_is_one_line(launcher: Launcher, tmp_
     result = run(launcher.run_command("ring", "--chunk", "3M"), tmp_path)
     assert result.code == 2, result.text
     assert len(result.errors) == 1, result.text
+
+
+#: The clock of the second node is so far ahead.
+DAYS_S = 3 * 86_400
+
+
+def test_two_clocks_days_apart_are_one_within_the_bound(tmp_path: Path) -> None:
+    with cluster_or_skip(ahead_s=DAYS_S) as made:
+        launcher = Launcher(made)
+        options = ("--sizes", "8,64K", "-n", "50", "--trace", "64", "-z", "1")
+        result = run(launcher.run_command("pingpong", *options), tmp_path)
+        assert result.code == 0, result.text
+        found = file_of(made)
+        assert [info.clock for info in found.header.ranks] == [0, 0, 1, 1]
+        assert len(found.rows) == 2
+        for row in found.rows:
+            assert row.clock is not None
+            (fit,) = row.clock.fits
+            assert (fit.moved_ns, fit.suspended_ns) == (0, 0)
+            for knot in row.clock.tree.edges[1].knots:
+                # The kernel's own offset, to the nanosecond.
+                assert abs(knot.offset_ns - DAYS_S * 10**9) <= knot.bound_ns < 10**7
+            # All ranks mean one instant by an agreed start.
+            starts = np.array([
+                row.clock.tree.to_common(info.clock, row.batch_start[info.rank])
+                for info in found.header.ranks
+            ])  # fmt: skip
+            assert np.ptp(starts, axis=0).max() <= 2 * row.clock.bound_ns
+        assert "# Clock                : 2 clocks on one time, +-" in result.out

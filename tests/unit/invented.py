@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tcpx_mpi.clock.trips import Knot
 from tcpx_mpi.records import (
     PHASES,
     BaselineInfo,
@@ -22,6 +23,8 @@ from tcpx_mpi.records import (
     SideKey,
     join_row,
 )
+from tcpx_mpi.records.clock import RowClock
+from tcpx_mpi.records.clock import row_clock as make_clock
 
 FINISHED = "2025-03-01T12:00:01.000Z"
 
@@ -122,6 +125,15 @@ def row_with_baselines(index: int = 0, world: int = 4, **times: float) -> Row:
     return join_row(
         facts, [rank_row_with_baselines(r, facts, **times) for r in range(world)], FINISHED
     )
+
+
+def row_clock(offset_ns: int = 5 * 10**14, bound_ns: int = 20_000, drift: float = 0.0) -> RowClock:
+    """Of clock 1 against clock 0, in a row of a second."""
+    ends = [0, 10**9]
+    knots = [Knot(10**12 + offset_ns + at, offset_ns + round(drift * at), bound_ns) for at in ends]
+    trips = [[n, 1, k.at_ns - k.offset_ns - bound_ns, k.at_ns, k.at_ns - k.offset_ns + bound_ns]
+             for n, k in enumerate(knots)]  # fmt: skip
+    return make_clock({1: knots}, np.array(trips, np.int64), {}, {})
 
 
 def setup_times(world: int = 4) -> SetupTimes:

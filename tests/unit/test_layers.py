@@ -33,7 +33,7 @@ LAYERS = (
         "stragglers",
         "_native",
     ),
-    ("units", "inputs", "toml_value", "launch", "schedule"),
+    ("clock", "units", "inputs", "toml_value", "launch", "schedule"),
     ("config", "records", "patterns"),
     ("machine", "stats", "workload", "world"),
     ("plugin", "compare", "findings", "gates"),

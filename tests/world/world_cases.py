@@ -10,6 +10,7 @@ import pytest
 
 from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, LostRank, SetupFailed, UsageError
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, collectives, liveness
 
 pytestmark = pytest.mark.mpi(min_size=3)
@@ -268,3 +269,66 @@ def test_a_rank_that_comes_when_the_roll_call_is_over_has_heard_who_dismisses(
         answers = world.roll_call.call(Answer(2, 0, "late"))
         assert answers[0] == Answer(0, 6, "trouble here")
         assert world.roll_call.dismissal(PATIENCE_S) == 6
+
+
+class Lying:
+    """A clock that is days ahead of this machine's, drifts, and tells its time late."""
+
+    def __init__(self, rank: int, late_ns: int) -> None:
+        self.rank, self.late_ns = rank, late_ns
+
+    def of(self, true_ns: int) -> int:
+        return true_ns + self.rank * 172_800 * 10**9 + round(self.rank * 20e-6 * true_ns)
+
+    def now_ns(self) -> int:
+        told = time.monotonic_ns()
+        while time.monotonic_ns() < told + self.late_ns:
+            pass  # its word is on its way for so long: one direction is slower
+        return self.of(told)
+
+    def suspended_ns(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("late_ns", [0, 100_000, 5_000_000])
+def test_clocks_that_lie_are_put_on_one_time_within_the_bound(world: World, late_ns: int) -> None:
+    source = Lying(world.rank, late_ns)
+    clock = CommonClock(world, [str(rank) for rank in range(world.size)], source)
+    clock.begin_row(PATIENCE_S)
+    began = time.monotonic_ns()
+    start = clock.agreed_start(500_000, "start", PATIENCE_S)
+    ended = time.monotonic_ns()
+    found = clock.end_row(PATIENCE_S)
+    assert found is not None
+    # One machine, and so one true time: rank 0's is 0 ahead.
+    truth = np.linspace(began, ended, 7).astype(np.int64)
+    seen = np.array([source.of(int(at)) for at in truth])
+    bound = found.tree.bound_ns(world.rank)
+    assert np.abs(found.tree.to_common(world.rank, seen) - truth).max() <= bound
+    assert bound >= (late_ns / 2 if world.rank else 0)
+    assert all(fit.moved_ns == 0 for fit in found.fits)
+    # All mean one instant.
+    starts = world.allgather(found.tree.to_common(world.rank, start), "starts")
+    assert max(starts) - min(starts) <= 2 * found.bound_ns
+
+
+def test_the_next_row_begins_with_the_last_knots_of_the_one_before(world: World) -> None:
+    clock = CommonClock(world, [str(rank) for rank in range(world.size)], Lying(world.rank, 0))
+    clock.begin_row(PATIENCE_S)
+    first, second = clock.end_row(PATIENCE_S), clock.end_row(PATIENCE_S)
+    assert first is not None
+    assert second is not None
+    for number, edge in first.tree.edges.items():
+        assert len(edge.knots) == 2
+        assert second.tree.edges[number].knots[0] == edge.knots[-1]
+    assert sorted(set(second.trips[:, 0].tolist())) == [1, 2]
+
+
+def test_ranks_of_one_clock_send_nothing_for_it(world: World) -> None:
+    clock = CommonClock(world, ["one"] * world.size)
+    clock.begin_row(PATIENCE_S)
+    before = time.monotonic_ns()
+    start = clock.agreed_start(500_000, "start", PATIENCE_S)
+    assert start >= before + 500_000
+    assert world.allgather(start, "starts") == [start] * world.size
+    assert clock.end_row(PATIENCE_S) is None

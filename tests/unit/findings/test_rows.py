@@ -152,7 +152,8 @@ def test_late_starts_are_told_only_if_there_are_any() -> None:
     assert about("Late starts", judged([row])) == []
     row.late[2] = True
     assert about("Late starts", judged([row])) == [
-        "1 of 4 at an agreed instant: a rank got its CPU later"
+        "1 of 4 at an agreed instant: a rank got its CPU later; "
+        "rank 2 on host1 (device 0, NIC eth1) missed 1"
     ]
 
 

@@ -22,7 +22,7 @@ from tcpx_mpi.records.trace import COLUMNS
 
 #: What a name that ends so says itself.
 _SUFFIXES = {"ns": "ns", "us": "us", "bytes": "bytes", "gbps": "GB/s", "mbps": "Mbit/s"}
-_VARIABLE = re.compile(r"^(rows|partial)/row_[0-9]+/(against/[^/]+/)*(rank_[0-9]+/)?")
+_VARIABLE = re.compile(r"^(rows|partial|clock)/row_[0-9]+/(against/[^/]+/)*(rank_[0-9]+/)?")
 ITERATION = "rows/row_000000/samples/iteration"
 
 
@@ -39,7 +39,8 @@ def path(tmp_path: Path) -> str:
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header())
     writer.write_setup(invented.setup_times())
-    row = invented.row(0, sides={SideKey("raw"): invented.row(0)}, **more)
+    clock = invented.row_clock()
+    row = invented.row(0, sides={SideKey("raw"): invented.row(0)}, clock=clock, **more)
     for samples in (row.samples, row.warmup):  # as of a run that flushes its receives
         samples[FLUSH] = samples["receive"]  # type: ignore[index]  # not from a file
     writer.append_row(row)
@@ -59,6 +60,7 @@ def datasets(path: str) -> Iterator[tuple[str, h5py.Dataset]]:
             if isinstance(file[name], h5py.Dataset):
                 of_samples = "/samples/" in name or "/warmup/" in name
                 kept = "partial/" if name.startswith("partial/") and not of_samples else "rows/"
+                kept = "clock/" if name.startswith("clock/") else kept
                 yield _VARIABLE.sub(kept, name), file[name]
 
 

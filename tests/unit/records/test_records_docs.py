@@ -28,7 +28,11 @@ def run_file(tmp_path: Path) -> Path:
     writer.write_header(invented.run_header())
     writer.write_setup(invented.setup_times())
     arrivals = {"arrivals": np.zeros((4, 4, 8)), "arrival_blocks": np.full(8, 2, np.int64)}
-    writer.append_row(invented.row(0, sides={SideKey("raw"): invented.row(0)}, **arrivals))
+    writer.append_row(
+        invented.row(
+            0, sides={SideKey("raw"): invented.row(0)}, clock=invented.row_clock(), **arrivals
+        )
+    )
     writer.append_partial(PartialRow(1, 2048, (0,), {}, {}))
     writer.fail("stall", 6, {0: "text"})
     return Path(writer.path)

@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 from launch_files import invented_launches
 
-from tcpx_mpi.errors import OutputFailed
+from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records import (
     PHASES,
     Fault,
     PartialRow,
     Plan,
     Run,
+    RunWriter,
     SetupTimes,
     join_row,
     mapped_arrays,
     missing_rows,
+    read_run,
 )
 from tcpx_mpi.records.header import header_to_plain
 from tcpx_mpi.records.sound import header_from_plain
@@ -225,3 +227,30 @@ def test_a_partial_row_names_the_ranks_without_a_whole_part() -> None:
     run = complete_run()
     run.partial = [PartialRow(7, 1024, (1,), {}, {})]
     assert run.missing == ["part of row 7 (1 KiB): nothing whole of rank 1"]
+
+
+def test_the_clocks_of_a_row_are_read_as_they_were_written(tmp_path: Path) -> None:
+    ranks = [invented.rank_info(rank, clock=rank // 2) for rank in range(4)]
+    clock = invented.row_clock(drift=4e-6)
+    writer = RunWriter(str(tmp_path / "o.h5"))
+    writer.write_header(invented.run_header(ranks=ranks))
+    writer.append_row(invented.row(0, clock=clock))
+    writer.append_row(invented.row(1))
+    writer.close()
+    first, second = read_run(writer.path).rows
+    assert second.clock is None
+    assert first.clock is not None
+    assert first.clock.fits == clock.fits
+    assert first.clock.tree.edges == clock.tree.edges
+    assert np.array_equal(first.clock.trips, clock.trips)
+    assert first.clock.fits[0].drift_ppm == pytest.approx(4)
+
+
+def test_a_clock_that_no_row_knows_is_damage(tmp_path: Path) -> None:
+    ranks = [invented.rank_info(rank, clock=rank) for rank in range(4)]
+    writer = RunWriter(str(tmp_path / "o.h5"))
+    writer.write_header(invented.run_header(ranks=ranks))
+    writer.append_row(invented.row(0, clock=invented.row_clock()))
+    writer.close()
+    with pytest.raises(UsageError, match=r"is damaged: clock .* is not of the clocks of the ranks"):
+        read_run(writer.path)

@@ -17,6 +17,7 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.records import PHASES, BaselineInfo, RankRow, SideKey
 from tcpx_mpi.run import run_batch
+from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.run_batch import PLUGIN
 from tcpx_mpi.schedule.table import BufferId
@@ -53,6 +54,16 @@ class OneRank:
 
     def answer_inquiries(self) -> None:
         pass
+
+
+class Stopped:
+    """A clock that stands still, at 0."""
+
+    def now_ns(self) -> int:
+        return 0
+
+    def suspended_ns(self) -> int:
+        return 0
 
 
 class Wire:
@@ -194,7 +205,7 @@ def measured_over_wire(
     transports = [InventedTransport(name, wire, short.get(name, 0), late) for name in ("", *names)]
     measurement = Measurement(
         OneRank(), workload, context, transports, None,  # type: ignore[arg-type]  # a world
-        shared_clock=True, end_by_ns=0,
+        CommonClock(OneRank(), ["one"] * WORLD, Stopped()), end_by_ns=0,  # type: ignore[arg-type]  # a world
     )  # fmt: skip
     facts = invented.row_facts(
         0, size_bytes=SIZE, count=SIZE, slots=SLOTS, iterations=ITERS, warmup_iterations=WARMUPS
