@@ -27,9 +27,10 @@ struct ChunkTrace {
   int64_t launched = -1;  // a GPU has been told to unpack it
   int64_t unpacked = -1;  // that is seen to be over
   int64_t finished = -1;  // in place and consumed
+  int64_t work = 0;       // ChunkWork: a receive may be reduced on its way
 };
 constexpr size_t kTraceColumns = sizeof(ChunkTrace) / sizeof(int64_t);
-static_assert(kTraceColumns == 17, "tcpx_mpi/records/trace.py names them");
+static_assert(kTraceColumns == 18, "tcpx_mpi/records/trace.py names them");
 
 // The last of a batch, in room that is there from the start.
 class LastTraces {

@@ -61,6 +61,7 @@ inline void TracedLoop::took(ScheduledFlow& flow, const Chunk<Part>& chunk) {
   trace.step = chunk.part.op->step;
   trace.chunk = chunk.part.op->chunk;
   trace.bytes = chunk.bytes;
+  trace.work = static_cast<int64_t>(chunk.work);
   trace.message = (*stamped_[&flow - flows_.data()].posts)++;
   TimedLoop::took(flow, chunk);
 }

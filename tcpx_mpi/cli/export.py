@@ -1,4 +1,4 @@
-"""`tcpx-mpi export FILE`: a run as CSV, Parquet or JSON, with every sample."""
+"""`tcpx-mpi export FILE`: a run as CSV, Parquet or JSON, with every sample; its timeline."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ _STDOUT = "-"
 @click.option("--parquet", "as_parquet", is_flag=True, help="One table as Parquet.")
 @click.option("--json", "as_json", is_flag=True, help="All tables in one JSON document.")
 @click.option(
+    "--perfetto",
+    "timeline",
+    metavar="OUT.json.gz",
+    type=click.Path(),
+    help="The timeline of a run with --trace, for ui.perfetto.dev.",
+)
+@click.option(
+    "--per-node",
+    is_flag=True,
+    help="With --perfetto, of nodes without a clock in common: each from its own first post.",
+)
+@click.option(
+    "--plugin-trace",
+    "prefix",
+    metavar="PREFIX",
+    help="With --perfetto: where softtcpx wrote its part (as SOFTTCPX_TRACE was in the run).",
+)
+@click.option(
     "--table",
     type=click.Choice(TABLES),
     help="Which table of CSV or Parquet [samples, with all independent variables].",
@@ -39,6 +57,9 @@ def command(
     as_csv: bool,
     as_parquet: bool,
     as_json: bool,
+    timeline: str | None,
+    per_node: bool,
+    prefix: str | None,
     table: str | None,
     output: str | None,
 ) -> int:
@@ -46,15 +67,23 @@ def command(
 
     A file of a run that died is exported too; what it lacks is said, with exit code 12.
     """
-    forms = {"csv": as_csv, "parquet": as_parquet, "json": as_json}
+    forms = {
+        "csv": as_csv, "parquet": as_parquet, "json": as_json, "perfetto": timeline is not None,
+    }  # fmt: skip
     chosen = [name for name, wanted in forms.items() if wanted]
     if len(chosen) != 1:
         if not os.path.exists(file):
             raise UsageError(f"{file}: no such file; give a result file of tcpx-mpi")
-        raise UsageError("export needs exactly one of --csv, --parquet and --json")
+        raise UsageError("export needs exactly one of --csv, --parquet, --json and --perfetto")
     if as_json and table is not None:
         raise UsageError("--table is for --csv and --parquet: --json has all tables")
     (form,) = chosen
+    if timeline is not None:
+        if table is not None or output is not None:
+            raise UsageError("--table and --output are not for --perfetto, which names its file")
+        return _export_timeline(file, timeline, per_node, prefix)
+    if per_node or prefix is not None:
+        raise UsageError("--per-node and --plugin-trace are for --perfetto: leave them out")
     path = output or _path_beside(file, form, table)
     if form == "parquet" and path == _STDOUT and sys.stdout.isatty():
         raise UsageError("--parquet is no text for a terminal: give --output PATH, or a pipe")
@@ -75,6 +104,22 @@ def command(
     else:
         write_new_file(path, write, "--output")
         print(f"# wrote {path}")
+    if run.missing:
+        raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
+    return 0
+
+
+def _export_timeline(file: str, path: str, per_node: bool, prefix: str | None) -> int:
+    from tcpx_mpi.exchange.perfetto import write_perfetto
+    from tcpx_mpi.records import read_run
+    from tcpx_mpi.records.new_file import require_new, write_new_file
+    from tcpx_mpi.report.trace_text import plugin_trace_of
+
+    require_new(path, "--perfetto")
+    run = read_run(file)
+    plugin, _ = plugin_trace_of(run, prefix)
+    write_new_file(path, lambda out: write_perfetto(run, plugin, out, per_node), "--perfetto")
+    print(f"# wrote {path}")
     if run.missing:
         raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
     return 0

@@ -87,7 +87,7 @@ MAX_CHUNK_BYTES = 2 << 20
 MAX_WINDOW = 16
 #: Threads that `--progress-threads` takes at most: as many as softtcpx has workers.
 MAX_PROGRESS_THREADS = 16
-#: Chunks that `--trace` keeps at most: 136 bytes each, of each rank and row.
+#: Chunks that `--trace` keeps at most: 144 bytes each, of each rank and row.
 MOST_TRACED = 4096
 
 #: nccl-tests' types and operations, in its order.
@@ -268,7 +268,7 @@ class RunOptions(PlanOptions):
         name="prom", metavar="FILE.prom")
 
     #: Chunks whose steps are kept, a rank and row; 0: none.
-    trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "136 bytes each, a rank and row"),
+    trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "144 bytes each, a rank and row"),
         "keep in the HDF5 file when each step of the last N chunks of a row was, on every rank; "
         "`tcpx-mpi report FILE --trace` shows it",
         metavar="N")

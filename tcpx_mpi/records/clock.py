@@ -113,7 +113,7 @@ def read_clock(
     for line in knots:
         values = dict(line)
         found[values.pop("clock")].append(Knot(**values))  # type: ignore[index, arg-type]  # by column
-    edges = {number: Edge(of_clock) for number, of_clock in sorted(found.items())}
+    edges = {number: Edge(tuple(of_clock)) for number, of_clock in sorted(found.items())}
     numbers = list(range(1, len(edges) + 1))
     if list(edges) != numbers or [fit.clock for fit in fits] != numbers:
         raise ValueError("the clocks of a row are not 1, 2, ... each once")

@@ -49,7 +49,7 @@ from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
 _REMEDY = "give the journal of a rank"
 MAGIC = b"TJR1"
 _SUFFIX = ".journal"
-VERSION = 3
+VERSION = 4
 _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.

@@ -57,7 +57,7 @@ from tcpx_mpi.records.sound import (
     require_partial,
     require_row,
 )
-from tcpx_mpi.records.trace import Int64s, no_trace
+from tcpx_mpi.records.trace import YOUNGER, Int64s, no_trace
 
 _Record = TypeVar("_Record", Average, BaselineInfo, GpuRow, ObservedPlacement, RankInfo)
 #: Tables that older files lack, and some rows.
@@ -277,8 +277,8 @@ def _read_trace(group: Any, stored: CommitFile) -> Int64s:
     unknown = np.full(table.shape, -1)
 
     def column(name: str) -> Int64s:
-        # Older files tell nothing of a flush.
-        values = table[name] if name != "flushed" or name in (table.dtype.names or ()) else unknown
+        there = name not in YOUNGER or name in (table.dtype.names or ())
+        values = table[name] if there else unknown
         return of_kind(name, values, "iu", 1).astype(np.int64)
 
     columns = [column(name) for name, _ in TRACE_COLUMNS]

@@ -28,11 +28,17 @@ CHUNK_COLUMNS = (
     "launched",
     "unpacked",
     "finished",
+    #: 0 moves, 1 reduces with an operand of this rank, 2 scales.
+    "work",
 )
 #: Of a row of all ranks.
 COLUMNS = ("rank", *CHUNK_COLUMNS)
 
 SEND, RECEIVE, COPY = range(3)
+#: Of `work`.
+REDUCES = 1
+#: Columns that older files lack: nothing was flushed, and whether it reduced is unknown.
+YOUNGER = ("flushed", "work")
 
 
 def no_chunks() -> Int64s:

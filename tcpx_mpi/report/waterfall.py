@@ -99,7 +99,7 @@ def waterfalls(run: Run, plugin: PluginTrace | None) -> list[Waterfall]:
 
 def _of_row(row: Row, ranks: Sequence[RankInfo], plugin: PluginTrace | None) -> list[Waterfall]:
     chunks: list[Chunk] = [dict(zip(COLUMNS, line, strict=True)) for line in row.trace.tolist()]
-    receives = {_way(chunk): chunk for chunk in chunks if chunk["kind"] == RECEIVE}
+    receives = {way_of(chunk): chunk for chunk in chunks if chunk["kind"] == RECEIVE}
     messages: dict[tuple[int, int, int], dict[int, list[Chunk]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -113,7 +113,7 @@ def _of_row(row: Row, ranks: Sequence[RankInfo], plugin: PluginTrace | None) -> 
         pairs = []
         for _, sends in sorted(by_iteration.items()):
             sends.sort(key=lambda chunk: chunk["chunk"])
-            arrivals = [receives.get(_way(chunk)) for chunk in sends]
+            arrivals = [receives.get(way_of(chunk)) for chunk in sends]
             if len(sends) == most and all(arrivals):
                 pairs.append((sends, [chunk for chunk in arrivals if chunk is not None]))
         if pairs:
@@ -121,7 +121,7 @@ def _of_row(row: Row, ranks: Sequence[RankInfo], plugin: PluginTrace | None) -> 
     return found
 
 
-def _way(chunk: Chunk) -> tuple[int, int, int, int, int]:
+def way_of(chunk: Chunk) -> tuple[int, int, int, int, int]:
     """What both sides of a chunk have in common: from, to, lane, channel, number."""
     ends = (chunk["rank"], chunk["peer"])
     if chunk["kind"] == RECEIVE:

@@ -14,6 +14,7 @@ import pytest
 from jobs import run
 from launcher import Launcher, cluster_or_skip
 from nodes import DATA, SPOOL, TREE, WORK, Cluster
+from timelines import Timeline, require_sound
 
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.records import Run, read_run
@@ -220,3 +221,10 @@ def test_two_clocks_days_apart_are_one_within_the_bound(tmp_path: Path) -> None:
             ])  # fmt: skip
             assert np.ptp(starts, axis=0).max() <= 2 * row.clock.bound_ns
         assert "# Clock                : 2 clocks on one time, +-" in result.out
+        # And so is the timeline: a message goes there and back, never before it was sent.
+        export = ("export", f"{WORK}/o.h5", "--perfetto", f"{WORK}/o.json.gz")
+        made.nodes[0].run(f"{Path(sys.executable).parent}/tcpx-mpi", *export)
+        timeline = Timeline(made.nodes[0].file("o.json.gz"))
+        bound_us = max(row.clock.bound_ns for row in found.rows if row.clock is not None) / 1e3
+        assert timeline.facts["bound_us"] == bound_us
+        require_sound(timeline, bound_us)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import run, tcpx_mpi
+from timelines import exported
 from traces import CHAIN, require_causal, traced
 
 from tcpx_mpi.records import read_run
@@ -41,6 +42,23 @@ def test_steps_of_engine_and_plugin_are_in_causal_order(place: Path) -> None:
     title = f"# Trace of 96 KiB, rank 0 -> rank 1, step 0: {MOST // 3} messages of 3 chunks"
     assert title in told.out, told.text
     assert re.search(r"^#   receive handed over \* +[\d.]+ +[\d.]+ +[\d.]+$", told.out, re.M)
+
+    told = run(tcpx_mpi("export", "o.h5", "--perfetto", "o.json.gz"), place)
+    assert told.code == 0, told.text
+    timeline = exported(place / "o.json.gz")
+    assert timeline.facts["title"] == "pair over softtcpx_v7: one clock"
+    phases = timeline.ask("SELECT DISTINCT cat FROM slice WHERE cat LIKE '%channel 0%' ORDER BY 1")
+    assert [cat for (cat,) in phases] == [
+        *(f"receive from 0, channel 0: {phase}" for phase in
+          ("consume", "in flight", "plugin", "post", "unpack")),
+        *(f"send to 1, channel 0: {phase}" for phase in ("in flight", "plugin", "post")),
+    ]  # fmt: skip
+    # The plugin's own steps, of each message that both of its files still have.
+    steps = {event["name"] for event in timeline.events if event["ph"] == "i"}
+    assert {"posted", "sending", "sent", "header", "received", "whole", "done"} <= steps
+    counters = {name for (name,) in timeline.ask("SELECT DISTINCT name FROM counter")}
+    assert {"bytes", "retransmits", "window, send to 1, channel 0"} <= counters
+
     os.unlink(files[0])
     told = run(tcpx_mpi("report", "o.h5", "--trace"), place)
     assert f"the plugin's trace {files[0]} is not here" in told.out, told.text

@@ -85,8 +85,8 @@ def test_the_standard_output_has_the_table_and_nothing_else(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["o.h5"], ["exactly one of --csv, --parquet and --json"]),
-        (["o.h5", "--csv", "--json"], ["exactly one of --csv, --parquet and --json"]),
+        (["o.h5"], ["exactly one of --csv, --parquet, --json and --perfetto"]),
+        (["o.h5", "--csv", "--json"], ["exactly one of --csv, --parquet, --json and --perfetto"]),
         (["o.h5", "--json", "--table", "rows"], ["--table", "--json has all tables"]),
         (["o.h5", "--csv", "--table", "row"], ["--table", "row", "samples", "settings"]),
         (["o.h5", "--csv", "--output", "given"], ["given exists and is kept", "--output"]),
