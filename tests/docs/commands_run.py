@@ -60,8 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that pages name, as their readers would have them."""
     folder = tmp_path_factory.mktemp("files")
     for name, arguments in {
-        "o.h5": "run ring --ranks 2 --against raw --sizes 64K",
-        "trace.h5": "run pair --ranks 2 --sizes 64K --trace 64",
+        "o.h5": "run ring --ranks 2 --against raw --sizes 64K --trace 64",
         "all.h5": "run pairs --all --ranks 2 --sizes 64K",
         "pairs-2.h5": "run pairs --all --ranks 2 --sizes 64K",
         **{f"night-{n}.h5": "run ring --ranks 4 -b 64K -e 64M -f 4" for n in range(1, 6)},

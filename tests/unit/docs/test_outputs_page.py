@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 
 import invented
+import numpy as np
 import pytest
 
 from tcpx_mpi.cli.export import TABLES
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.exchange.tidy import tables_of
 from tcpx_mpi.records import RunWriter, read_run
+from tcpx_mpi.records.trace import COLUMNS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "outputs.md").read_text()
 PROSE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
@@ -30,10 +32,11 @@ def block(language: str) -> str:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     writer = RunWriter(str(tmp_path / "o.h5"))
-    writer.write_header(invented.run_header())
+    ranks = [invented.rank_info(rank, clock=0) for rank in range(4)]
+    writer.write_header(invented.run_header(ranks=ranks))
     writer.write_setup(invented.setup_times())
     for index in range(3):
-        writer.append_row(invented.row(index))
+        writer.append_row(invented.row(index, trace=np.zeros((1, len(COLUMNS)), np.int64)))
     writer.finish()
     return tmp_path
 
@@ -58,7 +61,14 @@ def test_the_program_on_the_page_runs(place: Path) -> None:
 def test_the_commands_on_the_page_write_what_they_say(place: Path) -> None:
     said = ran(place, "sh", "-ec", block("sh"))
     assert "rank,host,node" in said
-    written = {"o.csv", "o.rows.csv", "all.parquet", "o.json", *(f"{t}.csv" for t in TABLES)}
+    written = {
+        "o.csv",
+        "o.rows.csv",
+        "all.parquet",
+        "o.json",
+        "o.json.gz",
+        *(f"{t}.csv" for t in TABLES),
+    }
     assert {path.name for path in place.iterdir()} == {"o.h5", *written}
     assert (place / "samples.csv").read_text() == (place / "o.csv").read_text()
     assert json.loads((place / "o.json").read_text())["version"] == 3
