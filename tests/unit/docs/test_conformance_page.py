@@ -6,6 +6,9 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
+from tcpx_mpi.conform import expectations
 from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.outcome import Verdict
 from tcpx_mpi.conform.table import BY_NAME, CLAUSES
@@ -48,9 +51,16 @@ def test_the_page_has_each_verdict() -> None:
 def test_the_how_to_names_clauses_that_there_are() -> None:
     text = HOW_TO.read_text()
     named = set(re.findall(r"--(?:only|explain) ([a-z-]+)", text))
-    named |= set(re.findall(r'^([a-z-]+) = "', text, re.M))
     assert named
     assert named <= {*BY_NAME, "all"}
+
+
+@pytest.mark.parametrize("page", [PAGE, HOW_TO], ids=lambda page: page.stem)
+def test_what_is_known_on_a_page_is_read(page: Path, tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
+    file = tmp_path / "mine.toml"
+    file.write_text(block)
+    assert expectations.of_file(str(file))
 
 
 def test_each_clause_is_told_in_sentences() -> None:
