@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tcpx_mpi.programs import find_program
@@ -12,6 +11,8 @@ from tcpx_mpi.programs import find_program
 
 def installed_version() -> str:
     """The version in the package's metadata; "0+unknown" for a source tree never installed."""
+    from importlib.metadata import PackageNotFoundError, version  # 10 ms that ranks need not pay
+
     try:
         return version("tcpx-mpi")
     except PackageNotFoundError:

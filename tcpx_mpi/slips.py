@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 
@@ -14,5 +13,7 @@ def did_you_mean(
     if found := (elsewhere or {}).get(name.lower()):
         return f" (did you mean {found}?)"
     by_lower = {each.lower(): each for each in known}
+    import difflib  # for a slip alone
+
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" (did you mean {by_lower[close[0]]}?)" if close else ""

@@ -74,13 +74,9 @@ def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def sources_copy() -> BrokenCopy:
     """A copy of the sources in build/copy, for the native tests and the mutants: built once."""
-    from broken_copy import REPOSITORY, BrokenCopy
-    from build_native import required_tools
+    from shared_builds import sound_copy
 
-    copy = BrokenCopy(REPOSITORY / "build" / "copy", required_tools())
-    copy.refresh()
-    copy.configure()
-    return copy
+    return sound_copy()
 
 
 #: Of two workers of a run of all tests one takes the first of these folders, the other the second,

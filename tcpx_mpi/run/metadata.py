@@ -6,7 +6,6 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 
 import tcpx_mpi
 from tcpx_mpi import _native, world
@@ -75,6 +74,8 @@ def connections(ranks: Sequence[RankInfo], setup: SetupTimes, sockets: int) -> d
 
 def versions() -> dict[str, str]:
     """Versions as loaded, for the record."""
+    from importlib.metadata import version  # 10 ms that only rank 0 pays
+
     found = {
         "tcpx-mpi": tcpx_mpi.__version__,
         "git": source_state(),

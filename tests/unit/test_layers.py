@@ -194,6 +194,8 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
         "pandas",
         "pyarrow",
         "h5py",
+        "difflib",
+        "importlib.metadata",
         "tcpx_mpi.exchange.export",
         "tcpx_mpi.exchange.tidy",
         "tcpx_mpi.run.event_stream",
