@@ -165,6 +165,10 @@ class PlanOptions:
     report_gbits: bool = option(REPORTING, False, switch, "add columns in Gb/s",
         long="--report_gbits", metavar="", may_be_bare=True)
 
+    one_way: bool = option(REPORTING, False, switch,
+        "add columns of the time there and back, each by itself, where a rank has one sender",
+        metavar="", may_be_bare=True)
+
     channels: int = option(TRANSPORT, 2, integer(1), "connections to each peer",
         variables=("UCCL_TCPX_NUM_CHANNELS",))
     chunk_bytes: int = option(TRANSPORT, 512 << 10, size(1, MAX_CHUNK_BYTES, "the largest chunk"),

@@ -55,7 +55,7 @@ _AFTER = {
     "op": "check",
     "timeout_s": "blocking",
     "json_path": "report_cputime",
-    "trace": "report_gbits",
+    "trace": "one_way",
     "profile": "window_recv",
 }
 

@@ -75,6 +75,16 @@ def senders_of(header: RunHeader, row: Row) -> dict[int, int]:
     return {receiver: _sender(header, row, receiver) for receiver in receivers}
 
 
+def ways_of(header: RunHeader, row: Row) -> tuple[list[tuple[int, int]], bool]:
+    """(sender, receiver) of a row in which each rank has one of them at most, and whether the
+    receiver answers; none of other patterns."""
+    pattern = patterns.find(header.pattern)
+    if pattern is not None and pattern.answers is not None:
+        met = {rank: pattern.answers(rank, header.world) for rank in range(header.world)}
+        return [(other, rank) for rank, other in met.items() if other is not None], True
+    return [(sender, receiver) for receiver, sender in senders_of(header, row).items()], False
+
+
 def _sender(header: RunHeader, row: Row, receiver: int) -> int:
     if row.pairs:
         return next(a for a, b in pairs_of_text(row.pairs) if b == receiver)

@@ -77,6 +77,7 @@ PINGPONG = Pattern(
     expected=BIDIRECTIONAL.expected,
     refuse=lambda world: refuse("pingpong", world),
     time_divisor=2,
+    answers=lambda rank, world: None if begins(rank, world) else partner(rank, world),
 )
 PROGRAMS = (
     of_bytes("pair", lambda form: PAIR),

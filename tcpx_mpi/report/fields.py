@@ -209,6 +209,19 @@ CPU_TIME = Field("cputime", US, _cpu_ns_a_copy, meaning=(
 FLUSH = Field("flush", US, attrgetter("flush_ns"), 0, "flush_us", meaning=(
     "of a run that flushes receives: how long of an iteration passed behind the plugin's last done "
     "of a receive until all were flushed, the mean over the ranks that receive"))
+
+
+def _one_way(part: str) -> Figure:
+    return lambda s: None if s.one_way is None else getattr(s.one_way, part)
+
+
+_BY_DIRECTION = (
+    "with `--one-way`, of the slowest pair: the median from the start of an iteration on its "
+    "sender until all was received, and from then until the answer was; `n/a` without an answer. "
+    "Each is off by at most `+-`, the bound of [both clocks](clock.md)")
+THERE = Field("there", US, _one_way("there_ns"), group="one way", meaning=_BY_DIRECTION)
+BACK = Field("back", US, _one_way("back_ns"), group="one way", meaning=_BY_DIRECTION)
+BOUND = Field("+-", US, _one_way("bound_ns"), group="one way", meaning=_BY_DIRECTION)
 FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
     "`-S`: when the row was complete"))
 
@@ -377,6 +390,7 @@ def _asked_for(header: RunHeader) -> list[Field]:
         (plan.report_gbits, (ALGBW_GBITS, BUSBW_GBITS)),
         (plan.per_iter_timing, (MINIMUM, MAXIMUM, MEAN, STDEV, CV)),
         (plan.report_cputime, (CPU_TIME,)),
+        (plan.one_way, (THERE, BACK, BOUND)),
         (plan.report_timestamps, (FINISHED,)),
     )
     return [field for asked, fields in groups if asked for field in fields]
@@ -455,5 +469,5 @@ EXPLAINED = (
     *IDENTITY, *SIDE, T_MAX, T_MAX_RANK, P50, P95, P99, P50_LOW, P50_HIGH, NET_BW, CPU,
     *_ratio_fields("", lambda s: None), *UNDER_LOAD, ALGO,
     MESSAGES, FLUSH, ALGBW_GBITS, BUSBW_GBITS, MINIMUM, MAXIMUM, MEAN, STDEV, CV, CPU_TIME,
-    FINISHED,
+    THERE, BACK, BOUND, FINISHED,
 )  # fmt: skip

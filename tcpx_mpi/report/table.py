@@ -7,11 +7,13 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
+from tcpx_mpi.findings.stragglers import ways_of
 from tcpx_mpi.records import IN_PLACE, Row, RunHeader, SideKey
 from tcpx_mpi.report.fields import STANDARD, Field, pipe_fields
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.bursts import without_gaps
 from tcpx_mpi.stats.load import load_figures
+from tcpx_mpi.stats.one_way import one_way
 from tcpx_mpi.stats.ratios import Ratio, other_network, ratios
 
 
@@ -30,6 +32,11 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     if (load := load_figures(row, plan.average)) is not None:
         # What is timed is a part of an iteration, and what crosses the network all of it.
         summary = dataclasses.replace(summary, load=load, net_bw=math.nan)
+    if plan.one_way:
+        pairs, answered = ways_of(header, row)
+        clocks = [max(info.clock, 0) for info in header.ranks]
+        one = one_way(row, pairs, clocks, answered, plan.per_iter_skip)
+        summary = dataclasses.replace(summary, one_way=one)
     voids = {each.name: other_network(header, each) for each in header.baselines}
     found: dict[SideKey, Ratio] = {}
     for ours, place in ((row, ""), (row.sides.get(SideKey(place=IN_PLACE)), IN_PLACE)):

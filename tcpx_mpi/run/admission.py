@@ -178,6 +178,11 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     for field, has_effect, why in (
         ("all_pairs", program.first().rounds is not None, "it is of the pattern pairs"),
         ("most_pairs", settings.all_pairs, "it is of --all"),
+        (
+            "one_way",
+            program.first().sender is not None or program.first().answers is not None,
+            "it is of pingpong and of patterns in which a rank has one sender",
+        ),
         ("unpack", received != "host", "host memory is not unpacked"),
         ("flush", received != "host", "host memory is not flushed"),
         ("registration", settings.memory != "host", "host memory has an address alone"),

@@ -79,6 +79,9 @@ class Pattern:
     #: (round, receiver, world) -> sender, where each rank that receives has one sender and waits
     #: for nobody else, so that its time is that of one way; None where ranks have several peers.
     sender: Callable[[int, int, int], int] | None = None
+    #: (rank, world) -> whom a rank answers as soon as it has all, None for one that begins, where
+    #: an iteration is there and back between two.
+    answers: Callable[[int, int], int | None] | None = None
     #: Default channels are reduced to the connections that a NIC has use for.
     fits_nics: bool = False
     #: What a reader of the table must know beside the summary.

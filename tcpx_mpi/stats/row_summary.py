@@ -12,6 +12,7 @@ from tcpx_mpi.records import GpuRow, ObservedPlacement, SideKey
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
 from tcpx_mpi.stats.load import LoadFigures
+from tcpx_mpi.stats.one_way import OneWay
 from tcpx_mpi.stats.ratios import Ratio
 from tcpx_mpi.stats.series import Float64s
 
@@ -100,6 +101,8 @@ class RowSummary:
     #: The row under load, where the pattern has one, and what there is to say of both.
     loaded: RowSummary | None = None
     load: LoadFigures | None = None
+    #: With --one-way: there and back, each by itself.
+    one_way: OneWay | None = None
 
     @property
     def prepare_and_check_s(self) -> float:

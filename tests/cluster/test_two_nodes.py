@@ -18,6 +18,7 @@ from timelines import Timeline, require_sound
 
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.records import Run, read_run
+from tcpx_mpi.report import summarise_row
 
 pytestmark = pytest.mark.multirank
 
@@ -196,12 +197,18 @@ def test_a_mistake_of_ranks_on_another_node_is_one_line(launcher: Launcher, tmp_
 
 #: The clock of the second node is so far ahead.
 DAYS_S = 3 * 86_400
+#: A quarter of a MiB at 100 Mbit/s, but for the burst.
+SLOW_NS = 15_000_000
 
 
 def test_two_clocks_days_apart_are_one_within_the_bound(tmp_path: Path) -> None:
     with cluster_or_skip(ahead_s=DAYS_S) as made:
         launcher = Launcher(made)
-        options = ("--sizes", "8,64K", "-n", "50", "--trace", "64", "-z", "1")
+        # What the second node sends leaves slowly, and so one direction is slow.
+        for nic in DATA:
+            shape = ("tbf", "rate", "100mbit", "burst", "32kb", "limit", "4mb")
+            made.nodes[1].run("tc", "qdisc", "add", "dev", nic, "root", *shape)
+        options = ("--sizes", "8,256K", "-n", "20", "--trace", "64", "-z", "1", "--one-way")
         result = run(launcher.run_command("pingpong", *options), tmp_path)
         assert result.code == 0, result.text
         found = file_of(made)
@@ -220,6 +227,12 @@ def test_two_clocks_days_apart_are_one_within_the_bound(tmp_path: Path) -> None:
                 for info in found.header.ranks
             ])  # fmt: skip
             assert np.ptp(starts, axis=0).max() <= 2 * row.clock.bound_ns
+            ways = summarise_row(found.header, row).one_way
+            assert ways is not None
+            assert ways.bound_ns == row.clock.bound_ns
+            if row.size_bytes > 8:
+                assert ways.back_ns + ways.bound_ns > SLOW_NS
+                assert 0 < ways.there_ns + ways.bound_ns < SLOW_NS
         assert "# Clock                : 2 clocks on one time, +-" in result.out
         # And so is the timeline: a message goes there and back, never before it was sent.
         export = ("export", f"{WORK}/o.h5", "--perfetto", f"{WORK}/o.json.gz")

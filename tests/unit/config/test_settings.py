@@ -56,7 +56,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
         "timeout_s": "blocking",
         "json_path": "report_cputime",
         "per_iter_timing": "prom_path",
-        "trace": "report_gbits",
+        "trace": "one_way",
         "plugin": "wide",
         "channels": "recv_memory",
         "profile": "window_recv",
