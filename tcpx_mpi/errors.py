@@ -76,8 +76,8 @@ class TcpxError(Exception):
     """Base of every error that this package raises on purpose; its text is one line."""
 
     exit_code = ExitCode.DEFECT
-    #: How far this rank is from the cause: -1 it is where others wait for it, 0 it knows it, 1
-    #: another rank may know more, 2 it only waited for others.
+    #: Distance of this rank from the cause: -1 others wait for it, 0 it knows the cause, 1 another
+    #: rank may know more, 2 it only waited for others.
     second_hand = 0
     #: Of a session: what went wrong, a number of native/library/include/tcpx_p2p.h; 0: not of one.
     status = 0

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
-#: C0 but for line breaks and tabs, DEL, C1, what turns the direction of writing round, what has no
-#: width, ends of lines that only some programs know, and halves of characters: those that stand for
-#: a byte from 0xa0 on are left to the stream, so that CSV has the very bytes of a name.
+#: C0 but for line breaks and tabs, DEL, C1, characters that reverse the direction of writing or
+#: have no width, ends of lines that only some programs know, and halves of characters. Those that
+#: stand for a byte from 0xa0 on are left to the stream, so that CSV has the very bytes of a name.
 _UNSHOWN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udc9f\udd00-\udfff"

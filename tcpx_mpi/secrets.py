@@ -14,8 +14,8 @@ REDACTED = "(redacted)"
 _WORDS = ("TOKEN", "KEY", "PASS", "SECRET", "AUTH", "BEARER", "CREDENTIAL", "PWD")
 
 _NAME = r"(?<![\w.-])([\w.-]+)="
-#: NAME=VALUE in a text, and as a word of a command or a setting, where a value may have blanks and
-#: commas: it ends where the next name begins.
+#: NAME=VALUE in a text, and as a word of a command or a setting. In a word a value may have blanks
+#: and commas: it ends at the next name.
 _IN_TEXT = re.compile(_NAME + r"([^\s,;&\"']+)")
 _IN_WORD = re.compile(_NAME + r"((?:(?!,\s*[\w.-]+=).)+)", re.DOTALL)
 #: scheme://user:password@ and scheme://:password@.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 def did_you_mean(
     name: str, known: Iterable[str], elsewhere: Mapping[str, str] | None = None
 ) -> str:
-    """` (did you mean NAME?)`, or "" where nothing known is close; `elsewhere` has what others
+    """` (did you mean NAME?)`, or "" if nothing known is close; `elsewhere` has what others
     call some of them."""
     if found := (elsewhere or {}).get(name.lower()):
         return f" (did you mean {found}?)"

@@ -1,5 +1,5 @@
-// Kernels from source: compiled for the GPU at hand by NVRTC, which is found at run time, and kept
-// in a folder, so that only the first run on a kind of GPU compiles.
+// Kernels from source: NVRTC, found at run time, compiles them for the GPU at hand. A folder keeps
+// them, so that only the first run on a kind of GPU compiles.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct CudaCompiler {
 // Of the whole process, before the first use of a GPU.
 void set_cuda_compiler(const CudaCompiler& compiler);
 
-// "13.0" and where it was found. Throws CudaUnavailable where there is none.
+// "13.0" and where it was found. Throws CudaUnavailable if there is none.
 struct NvrtcFound {
   std::string version;
   std::string path;

@@ -81,7 +81,7 @@ struct CudaCalls {
 // Loaded and initialised at the first call, for the life of the process. Throws CudaUnavailable.
 const CudaCalls& cuda();
 
-// Throws CudaError where `code` is not success.
+// Throws CudaError if `code` is not success.
 void check_cuda(int code, const char* call, const std::string& what = "");
 
 // "CUDA_ERROR_ILLEGAL_ADDRESS".

@@ -23,7 +23,7 @@ struct GpuFacts {
   bool dma_buf;  // its memory can be handed over as one
 };
 
-// Of all visible GPUs. Throws CudaUnavailable where there is none.
+// Of all visible GPUs. Throws CudaUnavailable if there is none.
 std::vector<GpuFacts> gpus();
 
 struct GpuKernels {
@@ -116,9 +116,9 @@ class DmaBuf {
 };
 
 // A copy between any two of the host and GPUs that is over when this returns, for every stream. The
-// driver's own returns when bytes that were not page-locked, or that stay on a GPU, are still on
-// their way, and no stream that does not block waits for those. Behind all that the default stream
-// of the GPU that is current was given. Throws CudaError, with `what` behind it.
+// driver's own returns while bytes that were not page-locked, or that stay on a GPU, are still on
+// their way. A non-blocking stream does not wait for those. Behind all that the default stream of
+// the GPU that is current was given. Throws CudaError, with `what` behind it.
 void copy_now(CudaAddress to, CudaAddress from, size_t bytes, const std::string& what = "");
 
 // Memory of a GPU, or page-locked memory of the host that all GPUs see at the same address. To make

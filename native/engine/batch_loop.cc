@@ -80,8 +80,8 @@ bool BatchLoop::sweep_in_team() {
   return sweep() || gate_ != before;
 }
 
-// A yield gives the core to a rank that is ready at once, but where others compute it comes back
-// late each time: a rank that still finds nothing sleeps, and wakes ahead of them.
+// A yield gives the core to a rank that is ready at once. If others compute, it comes back late
+// each time: a rank that still finds nothing sleeps, and wakes ahead of them.
 void BatchLoop::rest() {
   if (spins_before_yield_ > 0 || ++rests_ < kYieldsBeforeSleep) {
     sched_yield();

@@ -50,7 +50,7 @@ struct BatchPlan {
   int64_t end_by_ns = 0;  // instant after which the batch gives up; 0: never
 };
 
-// Nanoseconds on now_ns()'s clock, one entry an iteration; -1 where a rank has no such part.
+// Nanoseconds on now_ns()'s clock, one entry an iteration; -1 if a rank has no such part.
 struct BatchStamps {
   int64_t start = 0;  // of the batch: the agreed instant, also if this rank came late
   bool late = false;  // this rank missed the agreed instant
@@ -92,8 +92,8 @@ class BatchLoop {
   // Runs a batch; false after a fault, which stays: a loop that failed runs no more.
   bool run(const BatchPlan& plan);
 
-  // Called in each batch on the thread that runs it, when its start is 20 us away or less: what is
-  // counted of a batch begins there, and waiting for others is no part of it.
+  // Called in each batch on the thread that runs it, at most 20 us before its start. What is
+  // counted of a batch begins there; waiting for others is no part of it.
   void before_start(std::function<void()> note) { before_start_ = std::move(note); }
 
   const BatchStamps& stamps() const { return stamps_; }

@@ -46,8 +46,8 @@ class Leftovers;
 
 class Connections {
  public:
-  // With a GPU, which is current in each call here, the plugin may keep what it tells the receiving
-  // side in that one's memory; -1: there is none, and every pointer is the host's.
+  // The GPU is current in each call here, and the plugin may keep what it tells the receiving side
+  // in its memory; -1: no GPU, every pointer is the host's.
   Connections(Net& net, int device, int gpu = -1);
 
   // The handle to give to `peer`, which connects to it.
@@ -55,8 +55,8 @@ class Connections {
   void add_send(int peer, int lane, int channel, const uint8_t* handle);
 
   // Polls all connects and accepts together until every comm is there. An accept of a plugin that
-  // does not unpack may block until its peer's connect is begun: none is polled before this rank's
-  // own connects are, and those of its peers, of which `begun` tells where they are in other
+  // does not unpack may block until its peer's connect has begun. So none is polled before this
+  // rank's own connects and those of its peers have begun; `begun` tells of peers in other
   // processes.
   void establish(double timeout_s, const WaitHook& hook = nullptr,
                  const BegunHook& begun = nullptr);

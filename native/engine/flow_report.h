@@ -37,7 +37,7 @@ struct FlowFault {
   uint64_t bytes = 0;  // of the chunk
 };
 
-// The call that failed, in words; "" where none did.
+// The call that failed, in words; "" if none did.
 std::string failed_call(const FlowFault& fault);
 
 // One flow as it stood at one instant.

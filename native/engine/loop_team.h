@@ -26,7 +26,7 @@ class LoopTeam {
   void reserve(uint64_t iterations);
   uint64_t reserved() const { return loops_.front()->stamps().end.size(); }
   void arm(uint64_t iterations);
-  // Thread i to CPU i of these; what is beyond them is left to the scheduler. False where the
+  // Thread i to CPU i of these; what is beyond them is left to the scheduler. False if the
   // system refuses.
   bool pin(const std::vector<int>& cpus);
 

@@ -18,7 +18,7 @@ class ProgressThread {
   explicit ProgressThread(BatchLoop& loop, int gpu = -1);
   ~ProgressThread();  // waits for the batch under way, which its deadline bounds
 
-  // Binds the thread to one CPU; false where the system refuses.
+  // Binds the thread to one CPU; false if the system refuses.
   bool pin(int cpu);
 
   int thread_id() const { return thread_id_; }  // the kernel's

@@ -1,16 +1,16 @@
 // A session with one peer: its comms, and messages posted one by one, outside of timed runs.
 //
-// Whoever waits for one session makes progress for all of this process, connections too: ranks that
-// connect around a circle, each to its next one first, would else wait for each other for ever. The
-// accept of a plugin may block until its peer connects: no accept of a round is polled before all
-// connects are begun.
+// Whoever waits for one session makes progress for all of this process, connections too. Otherwise
+// ranks that connect around a circle, each to its next one first, would wait for each other for
+// ever. The accept of a plugin may block until its peer connects: no accept of a round is polled
+// before all connects are begun.
 //
-// A message is cut into chunks, an empty one is one chunk of 0 bytes; they go round over the
-// channels, and the next message of the direction begins behind them, so that small messages use
-// all channels, too. Each comm is a flow (engine/flow.h), which takes the chunks of the messages in
-// the order of their posts. A transfer is a few messages that are waited for together; it owns no
-// part of a window, so that it can end without touching another. A fault is kept and ends all that
-// is not finished.
+// A message is cut into chunks; an empty one is one chunk of 0 bytes. Chunks go round over the
+// channels. The next message of the direction begins behind them, so that small messages use all
+// channels, too. Each comm is a flow (engine/flow.h), which takes the chunks of the messages in the
+// order of their posts. A transfer is a few messages that are waited for together; it owns no part
+// of a window, so that it can end without touching another. A fault is kept and ends all that is
+// not finished.
 #pragma once
 
 #include <array>
@@ -133,7 +133,7 @@ class Session {
   void deregister_memory(uint64_t memory);
 
   uint64_t create();
-  // All messages in this order, or none where it throws NoSuchTransfer, NoSuchMemory,
+  // All messages in this order, or none if it throws NoSuchTransfer, NoSuchMemory,
   // NoConnections, std::out_of_range beyond the memory's end, or PluginError of a registration.
   void post(uint64_t transfer, Direction direction, const MessagePlace* places, size_t count);
   void post(uint64_t transfer, Direction direction, uint64_t memory, uint64_t offset,

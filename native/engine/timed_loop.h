@@ -30,7 +30,7 @@ class TimedLoop : public BatchLoop {
             Unpacker* unpacker = nullptr, Unpacker* copier = nullptr);
 
   // The program of the row to come; makes the staging that it needs. Throws std::invalid_argument
-  // where a comm or region is missing, PluginError where staging cannot be registered.
+  // where a comm or region is missing, PluginError if staging cannot be registered.
   virtual void load(Program program, const SlotBase* buffers);
 
  protected:

@@ -7,8 +7,8 @@
 // or frozen, counts as none.
 //
 // A limit is that of set-up as a whole, of each call of a plugin and each heartbeat afterwards, and
-// of the end as a whole. Who can tell all ranks is told of what is late first (`await`); the watch
-// itself says it, and ends the process, `kLeadS` later.
+// of the end as a whole. What can tell all ranks hears first of what is late (`await`). `kLeadS`
+// later the watch itself prints it and ends the process.
 #pragma once
 
 #include <atomic>
@@ -32,10 +32,10 @@ struct Pace {
 // Begins to watch this process, in which SIGINT and SIGTERM are flags from now on; twice is once.
 void begin(double limit_s, const Pace& pace);
 
-// Of a library, in a process whose signals and set-up are not ours: no call of a plugin and no
-// round of a session may take longer than `limit_s`, which is of `option`, or the process ends with
-// a line and `exit_code`. Once more it is another limit. Nothing in a rank of ours, which has its
-// own; no forked child is watched.
+// For a library, in a process whose signals and set-up are not ours: a call of a plugin or a round
+// of a session that takes longer than `limit_s` (set by `option`) ends the process with a line and
+// `exit_code`. Once more it is another limit. Nothing in a rank of ours, which has its own; no
+// forked child is watched.
 void guard(const std::string& option, double limit_s, int exit_code);
 
 // Who this is, and, "" for none, the file in whose record `slot` a launcher looks what is waited
@@ -101,7 +101,7 @@ class Watched {
  private:
   const Heartbeat& heartbeat_;
 };
-// A round of a session; nothing where no watch looks.
+// A round of a session; nothing if no watch looks.
 class Round {
  public:
   explicit Round(Heartbeat& heartbeat);

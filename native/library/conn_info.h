@@ -27,11 +27,11 @@ struct ConnInfo {
 
 std::string encode(const ConnInfo& info);
 
-// Throws UsageError where these bytes are none, damaged, or of another version. Nothing in them is
+// Throws UsageError if these bytes are none, damaged, or of another version. Nothing in them is
 // trusted before the checksum is right.
 ConnInfo decode(const std::string& bytes);
 
-// Throws UsageError where a side with `ours` cannot talk to one with `theirs`.
+// Throws UsageError if a side with `ours` cannot talk to one with `theirs`.
 void require_equal(const ConnInfo& ours, const ConnInfo& theirs);
 
 }  // namespace tcpx_p2p

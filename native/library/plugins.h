@@ -21,8 +21,8 @@ struct PluginUse {
 // to. Of others that is seen in what they do.
 bool tells_sizes(tcpx::Plugin& plugin);
 
-// Has a thread watch calls of plugins from now on, by the limit that TCPX_P2P_CALL_TIMEOUT_S says;
-// where it is not set, by `limit_s`, which is of `option` (0: as it was). Throws UsageError.
+// Has a thread watch calls of plugins from now on. The limit is TCPX_P2P_CALL_TIMEOUT_S; if that is
+// not set, `limit_s`, set by `option` (0: no change). Throws UsageError.
 void guard_calls(const std::string& option = "", double limit_s = 0);
 
 // Throws FatalError where it is missing or refuses, UsageError for chunks that it was not set for.

@@ -60,8 +60,8 @@ ElementVerdict verify_elements(const Slots& slots, size_t first, size_t count, u
                                uint64_t seed, const PayloadSpan* spans, size_t n_spans,
                                const ElementGroup& group);
 
-// Throws std::invalid_argument for a span that is not made of whole elements, or has a sender who
-// is not of the group where one is asked for.
+// Throws std::invalid_argument for a span that is not made of whole elements, or whose sender is
+// needed and not of the group.
 void check_spans(const ElementGroup& group, const PayloadSpan* spans, size_t n_spans, bool senders);
 
 }  // namespace tcpx

@@ -6,10 +6,9 @@
 
 namespace tcpx::exit_guard {
 
-// Watches for exits and crashes by a library, which `symbol` is an address of. Where one of its
-// functions is among the callers of exit(), or of what crashed, one line goes to stderr and the
-// process ends with kExitInBatch or kExitElsewhere, at once: nothing of ours may run within a
-// plugin.
+// Watches for exits and crashes by a library, which `symbol` is an address of. If one of its
+// functions is among the callers of exit() or of what crashed, one line goes to stderr. The process
+// ends at once with kExitInBatch or kExitElsewhere: nothing of ours may run within a plugin.
 void watch(const void* symbol, const std::string& path);
 
 // While it lives this thread loads a library, whose constructors may be as deadly.

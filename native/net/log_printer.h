@@ -10,9 +10,9 @@
 
 namespace tcpx::plugin_log {
 
-// Lines up to this level are also written to stderr (kNetLogNone: none), those of levels INFO and
-// TRACE if they belong to one of these subsystems (NCCL's bits): each place three times, then how
-// many there are, when that number has another digit and at the end of the process.
+// Lines up to this level are also written to stderr (kNetLogNone: none); lines of levels INFO and
+// TRACE only if they belong to one of these subsystems (NCCL's bits). Each place is written 3
+// times; then its count, whenever that gains a digit and at the end of the process.
 void set_print(int level, unsigned long subsystems);
 // Who this process is, for those lines: "rank 3 on host1".
 void set_name(const std::string& name);

@@ -1,9 +1,9 @@
 // The logger that we hand to a plugin.
 //
 // A plugin calls it unfiltered, from several threads, 10^5 to 10^6 times a GiB. Where a line comes
-// from is looked up before anything is formatted. While the timed loop runs a line only bumps
-// counters, unless nothing was warned of from that place before; outside of it each place is kept
-// three times, and all that a plugin says in its initialisation and in a call of set-up.
+// from is looked up before anything is formatted. While the timed loop runs, a line only bumps
+// counters, unless it is the first warning from its place. Outside of the loop each place is kept 3
+// times, and all lines of a plugin's initialisation and of a call of set-up.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ std::vector<std::string> first_warnings();
 int last_warning();
 // What was first warned of there, "" for no place.
 std::string text_of(int place);
-// "; the plugin said: ..." for the end of an error, "" where it said nothing.
+// "; the plugin said: ..." for the end of an error, "" if it said nothing.
 std::string quote(int place);
 
 // "; the plugin said: ..." for a stall: what was warned of since `since_ns` (CLOCK_MONOTONIC), with
@@ -57,10 +57,10 @@ class SetUpCall {
   SetUpCall(const SetUpCall&) = delete;
   SetUpCall& operator=(const SetUpCall&) = delete;
 };
-// "; the plugin said: ..." for the error of this thread's last such call: what it was warned of in
-// it last, else what any thread was since `since_ns` (CLOCK_MONOTONIC), when what the call is about
-// began: plugins connect in threads of their own. Behind each error TCPX logs a trace of where it
-// was, so the last line of all says less; it is quoted when nothing was warned of. "" where nothing
+// "; the plugin said: ..." for the error of this thread's last such call: the last warning in it,
+// else the last of any thread since `since_ns` (CLOCK_MONOTONIC), when that began which the call is
+// about. Plugins connect in threads of their own. Behind each error TCPX logs a trace of where it
+// was, so the last line of all says less; it is quoted when nothing was warned of. "" if nothing
 // was said since the call began.
 std::string quote_call(int64_t since_ns = std::numeric_limits<int64_t>::max());
 // For a plugin that ends the process: the last two texts that differ, older first; when this thread

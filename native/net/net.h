@@ -3,8 +3,8 @@
 // The view has what the newest ABI has: size_t sizes, several receives in one call, a finalize. The
 // context that newer versions hand from init to other calls is an adapter's own, a Net is one such
 // context. One file an ABI version maps the view onto that version's table. An entry that a plugin
-// leaves NULL is a value ("not offered"), never a crash, and each is looked at when it is called:
-// some plugins fill their table only in init. The engine knows this view and nothing below it.
+// leaves NULL is a value ("not offered"), never a crash. Each is looked at when it is called: some
+// plugins fill their table only in init. The engine knows this view and nothing below it.
 #pragma once
 
 #include <cstddef>

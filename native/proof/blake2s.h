@@ -1,9 +1,9 @@
 // BLAKE2s (RFC 7693), a hash that takes a key: what the two sides of a handshake prove a secret
 // with, of softtcpx's and of the NIXL backend's.
 //
-// Chosen over SipHash, whose 128-bit form has seen less study, and over HMAC, which is a second
-// construction on top of a hash: with a key BLAKE2s is a MAC as it stands, one page of shifts and
-// sums, and Python's hashlib has another of it for our tests to disagree with.
+// With a key, BLAKE2s is a MAC as it stands: one page of shifts and sums. SipHash's 128-bit form
+// has seen less study, and HMAC is a second construction on top of a hash. Python's hashlib has
+// another BLAKE2s to test this one against.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // of either. The numbers are those of tcpx_mpi/schedule/elements.py.
 //
 // Integers are computed modulo 2^w. Types narrower than float are computed in float and rounded to
-// nearest even after each operation; f8e4m3, which has no infinity, becomes NaN where it rounds to
+// nearest even after each operation; f8e4m3, which has no infinity, becomes NaN if it rounds to
 // more than 448. Of NaN and of the sign of a zero that min or max picks nothing is said.
 #pragma once
 

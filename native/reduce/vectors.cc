@@ -8,8 +8,7 @@
 #include <immintrin.h>
 #endif
 
-// The iterations of the loop below are independent: what is written is what was read by the same
-// one, or nothing that is read.
+// The iterations of the loop below are independent: none reads what another writes.
 #if defined(__clang__)
 #define TCPX_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -166,7 +165,7 @@ void store_past_cache(const uint8_t* from, uint8_t* to, size_t bytes) {
   }
 }
 
-// True where all but the ends of `out` went past the cache; false: nothing was done.
+// True if all but the ends of `out` went past the cache; false: nothing was done.
 bool reduce_past_cache(ReduceLoop loop, size_t size, const uint8_t* a, const uint8_t* b,
                        uint8_t* out, size_t bytes) {
   if (bytes < kPastCacheFrom || out == a || out == b) return false;

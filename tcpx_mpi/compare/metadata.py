@@ -30,7 +30,7 @@ _PLACE = ("host", "gpu", "gpu_pci", "nic", "nic_pci", "nic_speed_mbps", "numa_no
 
 @dataclass(frozen=True)
 class Difference:
-    """One circumstance that is not the same; "" where a side has none."""
+    """One circumstance that is not the same; "" if a side has none."""
 
     section: str
     name: str

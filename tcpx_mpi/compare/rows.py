@@ -36,7 +36,7 @@ class RowKey:
 
 
 def launch_times(run: Run) -> dict[RowKey, Float64s]:
-    """The typical time of each row in each launch, ns, float64[launch]; NaN where a launch lacks
+    """The typical time of each row in each launch, ns, float64[launch]; NaN if a launch lacks
     the row. Of several cycles it is the median of theirs.
     """
     launches = [_times_of_one(launch) for launch in run.all_launches]

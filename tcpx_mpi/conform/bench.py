@@ -282,7 +282,7 @@ class Bench:
     def one_more(
         self, pair: Pair, area: Area, size: int, mhandle: int, offset: int = 0
     ) -> Receive | None:
-        """A receive; None where none is taken, by whatever answer: the comm may be in error."""
+        """A receive; None if none is taken, by whatever answer: the comm may be in error."""
         taken: list[int] = []
         refused: list[int] = []
 
@@ -355,7 +355,7 @@ class Bench:
         """What follows on a receive that is done: to its place, and its slot given back."""
         if self.gathers:
             self._gather(receive)
-        # NCCL flushes nothing where test writes no size; that is a clause of its own.
+        # NCCL flushes nothing if test writes no size; that is a clause of its own.
         parts = [
             (at, said if said >= 0 else size, region)
             for (at, size, region), said in zip(receive.parts, sizes, strict=False)

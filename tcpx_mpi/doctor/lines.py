@@ -60,7 +60,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a log; `rank` is None and `level` "" where NCCL did not write it."""
+    """One line of a log; `rank` is None and `level` "" if NCCL did not write it."""
 
     source: str
     number: int

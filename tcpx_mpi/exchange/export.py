@@ -37,7 +37,7 @@ def csv_text(table: Table) -> str:
 
 
 def write_csv(table: Table, file: BinaryIO) -> None:
-    """A header, then the lines; true and false, exact numbers, nothing where one is unknown."""
+    """A header, then the lines; true and false, exact numbers, nothing if one is unknown."""
     text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)

@@ -24,7 +24,7 @@ def open_run(path: str) -> RunFrames:
     """The run in an HDF5 file, whole or not, as pandas frames.
 
     Raises UsageError for a file that is no run, PartialResult for one without even a header,
-    and PluginMissing where pandas is not installed.
+    and PluginMissing if pandas is not installed.
     """
     try:
         import pandas  # noqa: F401  # said now, and not when the first frame is made

@@ -41,7 +41,7 @@ class Metric:
 
 
 def require_prom(path: str) -> None:
-    """Raises UsageError where no such file can be written, or nobody would read it."""
+    """Raises UsageError if no such file can be written, or nobody would read it."""
     if not path.endswith(_ENDING):
         raise UsageError(
             f"{OPTION} ({path}) does not end in {_ENDING}: node_exporter reads no other file"

@@ -1,7 +1,7 @@
 """A run as tidy tables: what CSV, Parquet, JSON and data frames have in common. No file is touched.
 
 A table comes in blocks, so that millions of samples are never in memory twice. Numbers of the
-record are as in the file (-1: unknown); figures made of them are NaN or None where unknown.
+record are as in the file (-1: unknown); figures made of them are NaN or None if unknown.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def against(run: Run) -> Table:
 
 
 def counters(run: Run) -> Table:
-    """One line a row, side and rank: what the rank counted, -1 where it could not."""
+    """One line a row, side and rank: what the rank counted, -1 if it could not."""
     kinds = {name: BOOL if name in RANK_FLAGS else INT for name in RANK_COLUMNS}
     columns = {"row": INT, "side": TEXT, "rank": INT, "host": TEXT, **kinds}
 
@@ -391,7 +391,7 @@ def _of_the_run(run: Run) -> dict[str, Any]:
 
 
 def _place(run: Run, rank: int) -> dict[str, Any]:
-    """Where a rank was; unknown where a crash left no map."""
+    """Where a rank was; unknown if a crash left no map."""
     for info in run.header.ranks:
         if info.rank == rank:
             return {name: getattr(info, name) for name in _PLACE}

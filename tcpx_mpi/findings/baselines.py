@@ -103,8 +103,8 @@ def _doubt(text: str) -> Finding[str]:
 def _least_share(header: RunHeader, baseline: str) -> float:
     """What a peer that takes no short cut carries at least, over what the plugin's schedule does.
 
-    A collective of MPI or NCCL is no schedule of ours: where ours sends all in log2(n) steps it may
-    send so much less.
+    A collective of MPI or NCCL follows another schedule: if ours sends all in log2(n) steps, it may
+    send that much less.
     """
     kinds = {each.kind for each in header.baselines if each.name == baseline}
     if not kinds <= {"mpi", "nccl"} or header.pattern not in PROGRAMS:

@@ -140,9 +140,9 @@ def _half_round_trips(row: Row) -> dict[Link, Measured]:
     """Where a rank has several peers at a time: half of the time there and back.
 
     A peer's bytes come as late as it began its iteration, and that is as late as what it waited
-    for itself. In the sum of both directions neither this nor the clocks count: what one began
-    later than the other is added to one direction and taken from the other, in each single
-    iteration. (Files of older versions have means of blocks.)
+    for itself. In the sum of both directions neither this nor the clocks count: a later start adds
+    to one direction what it takes from the other, in each single iteration. (Files of older
+    versions have means of blocks.)
     """
     both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
     return {
@@ -220,9 +220,9 @@ def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
 def _nobody(
     header: RunHeader, by_size: BySize, places: Places, roles: Sequence[str]
 ) -> list[Finding[str]]:
-    """That nobody is named, and how slow a rank can be unseen, at the size where that is most and
-    where it is least; nothing where no rank could be named. Of sizes whose noise hides what matters
-    that it cannot be told.
+    """The finding that no rank is slow, and how slow one can be unseen, at the sizes where that is
+    most and least; nothing if no rank could be named. Of sizes whose noise hides what matters that
+    it cannot be told.
     """
     found = sorted(
         (

@@ -58,7 +58,7 @@ def passes_minimum_bandwidth(header: RunHeader, bandwidth: float) -> bool | None
 
 
 def below_minimum(header: RunHeader, summaries: Summaries) -> str:
-    """Why a run does not pass its NCCL_TESTS_MIN_BW; "" where it does, or has none."""
+    """Why a run does not pass its NCCL_TESTS_MIN_BW; "" if it does, or has none."""
     bandwidth = mean_bus_bandwidth(summaries)
     if passes_minimum_bandwidth(header, bandwidth) is not False:
         return ""

@@ -61,7 +61,7 @@ class _Group:
 
 
 def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
-    """A gate for the runs' plugin, ranks and settings. Raises UsageError where they do not agree,
+    """A gate for the runs' plugin, ranks and settings. Raises UsageError if they do not agree,
     are too few, or have anything that a gate would refuse. Each launch of a file counts."""
     runs = [launch for run in runs for launch in run.all_launches]
     if not 0 < false_alarms < 0.5:
@@ -167,7 +167,7 @@ def _costs(run: Run, row: Row) -> Iterator[tuple[str, float]]:
 
 
 def _is_known(group: _Group) -> bool:
-    """Whether the launches have this figure. Raises UsageError where some have and some have not,
+    """Whether the launches have this figure. Raises UsageError if some have and some have not,
     or where they are too few."""
     unknown = sum(map(math.isnan, group.costs))
     if unknown == len(group.costs):

@@ -44,7 +44,7 @@ class Figures:
 
     @property
     def busbw(self) -> float:
-        """Size / `time_ns` times the pattern's factors; NaN where nothing was sent."""
+        """Size / `time_ns` times the pattern's factors; NaN if nothing was sent."""
         size = self._row.size_bytes
         return rate(size, self.time_ns) * self._header.size_factor if size else math.nan
 
@@ -66,7 +66,7 @@ class Figures:
     @property
     def line_rate_percent(self) -> float:
         """Of the NIC that came least near to its rate, of those whose ranks have peers on other
-        nodes; NaN where one of them is unknown."""
+        nodes; NaN if one of them is unknown."""
         elapsed = float(elapsed_ns(self._row.samples["iteration"]).max(initial=0))
         found = [
             line_rate_percent(info, proof, elapsed)

@@ -94,7 +94,7 @@ class Limit:
     #: A key of BOUNDS.
     bound: str
     value: float
-    #: In words, of this limit alone; "" where the gate's own holds.
+    #: In words, of this limit alone; "" if the gate's own holds.
     provenance: str = ""
     #: It is of larger sizes as well.
     and_above: bool = False

@@ -21,7 +21,7 @@ from tcpx_mpi.units import format_size
 
 @dataclass(frozen=True)
 class Held:
-    """A limit and what was held against it; NaN where a launch has no figure for it."""
+    """A limit and what was held against it; NaN if a launch has no figure for it."""
 
     limit: Limit
     #: The median over launches; a launch counts by its row that comes nearest to breaking it.
@@ -118,8 +118,8 @@ class Judgement:
 def judge(gate: Gate, run: Run) -> Judgement:
     """Every limit of the run's pattern and memory kind against all rows of its size.
 
-    Of several launches in one file each must be what the gate holds for, and have a figure for
-    every limit; the median of these meets the limit or does not.
+    The gate must hold for each of several launches in one file, and each has a figure for every
+    limit. The median of these meets the limit or does not.
     """
     header = run.header
     limits = gate.limits_of(header.pattern, header.memory)

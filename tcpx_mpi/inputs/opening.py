@@ -56,7 +56,7 @@ class Input:
         return UsageError(f"{self._named}: {cause}{self._remedy if remedy else ''}")
 
     def pieces(self) -> Iterator[bytes]:
-        """Its bytes, unpacked, in order. Raises UsageError where it cannot be read, for a device,
+        """Its bytes, unpacked, in order. Raises UsageError if it cannot be read, for a device,
         for a broken archive, and for more than the limit."""
         total = 0
         with contextlib.closing(self._unpacked(self._read())) as pieces:

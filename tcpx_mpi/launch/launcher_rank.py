@@ -17,7 +17,7 @@ _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
 
 @dataclass(frozen=True)
 class LauncherRank:
-    """What a launcher's environment says of this process; None where it does not say."""
+    """What a launcher's environment says of this process; None if it does not say."""
 
     rank: int
     size: int | None

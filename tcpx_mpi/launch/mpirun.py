@@ -83,7 +83,7 @@ _Process: TypeAlias = "subprocess.Popen[bytes]"
 
 
 def find_mpirun(environ: Mapping[str, str]) -> str:
-    """mpirun beside this Python, else in PATH. Raises PluginMissing where there is none."""
+    """mpirun beside this Python, else in PATH. Raises PluginMissing if there is none."""
     beside = os.path.dirname(os.path.abspath(sys.executable))
     path = os.pathsep.join([beside, environ.get("PATH", os.defpath)])
     found = find_program("mpirun", path)
@@ -134,8 +134,8 @@ def without_ranks(argv: Sequence[str]) -> list[str]:
 def start_mpirun(
     ranks: int, argv: Sequence[str], environ: Mapping[str, str], setup_limit_s: float | None = None
 ) -> int:
-    """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`; the code is one of ours, or of a
-    signal, and on the standard error stands why where no rank can have said it."""
+    """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`. The code is one of ours, or a
+    signal's; the standard error says why if no rank can have said it."""
     return explained(run_program(ranks, rank_program(argv), environ, setup_limit_s))
 
 
@@ -156,7 +156,7 @@ def run_program(
 
     SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun, a
     third ends all. SIGUSR1 goes to every rank. mpirun does not outlive us, nor its ranks for long.
-    Raises OutputFailed where our standard output has no room for what ranks of a good run said.
+    Raises OutputFailed if our standard output has no room for what ranks of a good run said.
     """
     # mpirun would not tell that there is no room, so that what it says goes through us.
     pipe = subprocess.PIPE if may_fill(_STDOUT) else None
@@ -204,7 +204,7 @@ def run_captured(
     """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed). Their
     standard error goes to `stderr`, where it is given.
 
-    The code is None where it did not end within `limit_s` (None: no limit) and was killed. It is
+    The code is None if it did not end within `limit_s` (None: no limit) and was killed. It is
     128 + n for a signal n also where ranks had ended well by then: who asks for more must stop.
     """
     with (
@@ -352,7 +352,7 @@ def _ending_what_lingers(process: _Process, ranks: int) -> Iterator[list[str]]:
 
 
 def _states_of_children(pid: int) -> list[str]:
-    """The state of each child of a process, one letter as in /proc/PID/stat; none where the system
+    """The state of each child of a process, one letter as in /proc/PID/stat; none if the system
     does not say."""
     states = []
     with contextlib.suppress(OSError):

@@ -37,8 +37,8 @@ def _say_mpirun_failed(code: int) -> int:
 
 
 def code_behind(ended: Mapping[int, int], ranks: int) -> int:
-    """The code of ranks, by rank, where mpirun has 1: so it calls a signal, a rank that ends
-    without MPI_Finalize, and failures of its own, too."""
+    """Exit codes by rank, for an mpirun that ended with 1: its code for a signal, a rank without
+    MPI_Finalize, and failures of its own."""
     if found := causes(ended):
         return found[0]
     return next(iter(ended.values())) if len(ended) == ranks else _say_mpirun_failed(1)

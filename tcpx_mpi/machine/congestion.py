@@ -54,7 +54,7 @@ def refusal_of(name: str) -> Refusal | None:
 
 
 def to_ask_for(name: str) -> str:
-    """What a socket is to ask for to have this: nothing where it has it anyhow and may not ask."""
+    """What a socket is to ask for to have this: nothing if it has it anyhow and may not ask."""
     return "" if name == kernels_own() and refusal_of(name) is not None else name
 
 

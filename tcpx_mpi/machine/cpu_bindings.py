@@ -65,7 +65,7 @@ def split_numa_node(topology: Topology, numa_node: int) -> tuple[tuple[int, ...]
     """The CPUs of a NUMA node for our progress threads, for TCPX's sending and its receiving.
 
     A third of the cores each, no core in two parts, so that threads that spin never share one;
-    TCPX's parts are empty where there are not three cores. Our part has the first cores, where
+    TCPX's parts are empty if there are not three cores. Our part has the first cores, where
     the kernel does its own work, because progress threads need the fewest.
     """
     cpus = set(topology.cpus_of(numa_node)) & set(topology.limits.cpuset or topology.cpus)

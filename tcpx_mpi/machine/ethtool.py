@@ -42,7 +42,7 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True)
 class Driver:
-    """Of one interface; "" where its driver, or this kernel, does not say."""
+    """Of one interface; "" if its driver, or this kernel, does not say."""
 
     driver: str = ""
     firmware: str = ""
@@ -76,7 +76,7 @@ def read_driver(interface: str) -> Driver:
 
 
 def _ask(asked: socket.socket, interface: bytes, command: int, size: int, *words: int) -> bytes:
-    """What the kernel writes over a command and words that it reads; nothing where it refuses."""
+    """What the kernel writes over a command and words that it reads; nothing if it refuses."""
     data = ctypes.create_string_buffer(size)
     struct.pack_into(f"={1 + len(words)}I", data, 0, command, *words)
     request = _IFREQ.pack(interface, ctypes.addressof(data))

@@ -96,8 +96,8 @@ def place_node(
     request: Request,
     visible: Sequence[Sequence[Gpu]] | None = None,
 ) -> list[Placement]:
-    """The places of all ranks of a node, given the affinity mask of each, and the GPUs that each
-    may use, by the numbers that it knows them by (None: the node's).
+    """Places of all ranks of a node. `masks` are their affinity masks; the GPUs that each may use
+    go by the numbers that it knows them by (None: the node's).
 
     Raises UsageError for a request that this node cannot fulfil.
     """
@@ -208,7 +208,7 @@ def _gpu(node: Node, visible: Sequence[Gpu], number: int, asked_by: str) -> Gpu:
 
 
 def _require_one_each(node: Node, gpus: Sequence[Gpu | None]) -> None:
-    """Raises UsageError where two ranks have the same GPU."""
+    """Raises UsageError if two ranks have the same GPU."""
     owner: dict[str, int] = {}
     for rank, gpu in enumerate(gpus):
         if gpu is not None and owner.setdefault(_identity(gpu), rank) != rank:
@@ -357,7 +357,7 @@ def _first_of(cores: Sequence[Sequence[int]], allowed: set[int]) -> list[int]:
 
 
 def require_cpus(cpus: Sequence[int], ranks: int, mask: Sequence[int], host: str) -> None:
-    """Raises UsageError where so many ranks that all start here, with this mask or less of it,
+    """Raises UsageError if so many ranks that all start here, with this mask or less of it,
     cannot have these CPUs."""
     for rank, cpu in enumerate(_given(cpus, ranks, host)):
         _require_in(mask, cpu, rank, host, "--cpus")
@@ -375,7 +375,7 @@ def _given(cpus: Sequence[int], ranks: int, host: str) -> list[int]:
 
 
 def _spread(cpus: Sequence[int], ranks: int) -> list[int]:
-    """A CPU for each rank, evenly over these; none where there are too few."""
+    """A CPU for each rank, evenly over these; none if there are too few."""
     if len(cpus) < ranks:
         return []
     return [cpus[rank * len(cpus) // ranks] for rank in range(ranks)]

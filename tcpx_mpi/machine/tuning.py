@@ -118,7 +118,7 @@ def _of_nics(
 
 
 def _text_by_nic(by_nic: Mapping[str, str]) -> str:
-    """The one value that all NICs have, else that of each; "" where no NIC has any."""
+    """The one value that all NICs have, else that of each; "" if no NIC has any."""
     if len(set(by_nic.values())) == 1:
         return next(iter(by_nic.values()))
     return "; ".join(f"{nic} {value or 'unknown'}" for nic, value in by_nic.items())

@@ -87,8 +87,8 @@ def poison(memory: Memory, extent_bytes: int) -> None:
 def wrong_bytes(
     memory: Memory, seed: int, blocks: int, block_bytes: int, stride_bytes: int
 ) -> tuple[int, int]:
-    """Of memory that was poisoned and then written in blocks: how many bytes are not as they must
-    be, those between the blocks too, and where the first of them is (-1: nowhere)."""
+    """Wrong bytes in memory that was poisoned and then written in blocks: their number, those
+    between the blocks included, and the offset of the first (-1: none)."""
     extent = (blocks - 1) * stride_bytes + block_bytes
     expected = np.full(extent, _POISON, np.uint8)
     sent = pattern(seed, extent)

@@ -45,7 +45,7 @@ class AgentChild:
             raise self._lost() from None
 
     def answer(self) -> Any:
-        """Raises the error that the agent told, LostRank where it died or says nothing."""
+        """Raises the error that the agent told, LostRank if it died or says nothing."""
         try:
             if not self._pipe.poll(_PATIENCE_S):
                 raise LostRank(f"the {self._name} did not answer in {_PATIENCE_S:.0f} s")

@@ -42,7 +42,7 @@ class Wheel:
 def plugin_dir() -> Path:
     """The directory that has the backend and nothing else, as NIXL_PLUGIN_DIR wants it.
 
-    Raises PluginMissing where this installation has none.
+    Raises PluginMissing if this installation has none.
     """
     for place in tcpx_mpi.__path__:
         if (Path(place) / "nixl_plugins" / _FILE).exists():
@@ -57,7 +57,7 @@ def plugin_dir() -> Path:
 
 
 def installed_wheel() -> Wheel:
-    """The NIXL that is installed here. Raises PluginMissing where there is none."""
+    """The NIXL that is installed here. Raises PluginMissing if there is none."""
     for name, package in _WHEELS.items():
         try:
             found = distribution(name)
@@ -85,9 +85,9 @@ def enable(
     ("UCX",). An agent with both must be told which one to use, backends=["TCPX"], for else it
     takes any of them.
 
-    Raises PluginMissing where NIXL or the plugin is not there, UsageError for a NIXL that the
-    backend was not tested with, a NIXL_PLUGIN_DIR that is no directory or another's, and a
-    backend that the wheel has not.
+    Raises PluginMissing if NIXL or the plugin is missing. Raises UsageError for a NIXL that the
+    backend was not tested with, for a NIXL_PLUGIN_DIR that is no directory or another's, and for a
+    backend that the wheel lacks.
     """
     wheel = require_tested(installed_wheel())
     directory = plugin_dir()

@@ -57,7 +57,7 @@ def parse_matrix(text: str, scale: float, label: str, alignment: int = _ALIGNMEN
 
 
 def require_ranks(matrix: Matrix, ranks: int, size_bytes: int, label: str) -> None:
-    """Raises UsageError where there are more ranks than rows, or a rank has more than the size."""
+    """Raises UsageError if there are more ranks than rows, or a rank has more than the size."""
     if len(matrix) < ranks:
         raise UsageError(too_few_rows(matrix, ranks, label))
     sent = [sum(row[:ranks]) for row in matrix[:ranks]]

@@ -64,8 +64,8 @@ def _scales(world: int) -> int:
 
 
 def sample(world: int, most_pairs: int) -> Sequence[int]:
-    """The encounters of a run with `--all`: the tournament, or a sample of so many pairs, rounded
-    up, but of no fewer than tell a rank, a node and the links between nodes apart."""
+    """The encounters of a run with `--all`: the tournament, or a sample of `--pairs` pairs, rounded
+    up. A sample always has enough to tell a rank, a node and the links between nodes apart."""
     scales = _scales(world)
     wanted = max(-(-most_pairs // (world // 2)), 1 + scales + _LEAST_OF_OTHERS)
     if not most_pairs or wanted >= world - 1:
@@ -76,7 +76,7 @@ def sample(world: int, most_pairs: int) -> Sequence[int]:
 
 
 def sender_of(number: int, receiver: int, world: int) -> int:
-    """Who sends to this rank in this round; -1 where it sends itself."""
+    """Who sends to this rank in this round; -1 if it sends itself."""
     source, _ = _ends(number, receiver, world)
     return -1 if source is None else source
 

@@ -106,7 +106,7 @@ class Program:
 
     @property
     def nccl_call(self) -> str:
-        """The collective of NCCL that it is; "" where that has sends and receives, or nothing."""
+        """The collective of NCCL that it is; "" if that has sends and receives, or nothing."""
         return "" if self.nccl == BY_SENDS else self.nccl
 
 
@@ -157,8 +157,8 @@ def one_block(size_bytes: int) -> BlockTable:
 class Own:
     """A rank's own payload as its steps read it: where it stands, and what they wait for.
 
-    Where origins are scaled before they are reduced (`mulsum`) that is a scaled copy: in SCRATCH,
-    whose first blocks it then takes, or in place.
+    If origins are scaled before they are reduced (`mulsum`), that is a scaled copy: in the first
+    blocks of SCRATCH, or in place.
     """
 
     def __init__(

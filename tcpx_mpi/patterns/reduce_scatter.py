@@ -77,8 +77,8 @@ def rounds(world: int) -> list[int]:
 def parts(receiver: int, distance: int, world: int) -> list[tuple[int, int]]:
     """(first block, blocks) of the messages of a step to a rank: its own block and those behind.
 
-    They are cut where the numbers of blocks start again, and where one of both ends has reduced
-    into the blocks before and not into those behind, which so stand in another buffer.
+    They are cut at 2 places: the numbers of blocks start again, or either end has reduced into the
+    blocks before but not into those behind, which then stand in another buffer.
     """
     blocks = min(distance, world - distance)
     done = reduced_before(distance, world)

@@ -16,7 +16,7 @@ from tcpx_mpi.launch.launcher_rank import under_launcher
 def make_gpu_current(path: str, environ: Mapping[str, str]) -> None:
     """Makes this rank's GPU current on the calling thread, for a plugin that is not ours.
 
-    By the number of the rank on its node, as placement does where nobody chooses. Nothing where
+    By the number of the rank on its node, as placement does where nobody chooses. Nothing if
     there is no GPU.
     """
     if os.path.dirname(os.path.abspath(path)) == os.path.dirname(os.path.abspath(_native.__file__)):

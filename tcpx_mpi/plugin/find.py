@@ -100,8 +100,8 @@ def find_plugin(
 
     With `abi`, to be used by that version of its table; softtcpx has a file for each.
 
-    Raises PluginMissing for a path that is not there, and where TCPX is asked for, by name or by
-    the environment, and is not there: softtcpx never stands in for it silently.
+    Raises PluginMissing for a path that is not there, and for TCPX that is asked for, by name or by
+    the environment, and not there: softtcpx never replaces it silently.
     """
     if spec == "auto":
         choice = _automatic(environ, bundled_dir, exists, abi)
@@ -120,8 +120,8 @@ def inspect(choice: PluginChoice, apart: bool = True, ours_too: bool = False) ->
 
     `apart`: in a process of its own, which a broken file may end, unless this package has built it;
     `ours_too`: then too, so that this process has none loaded.
-    Raises UsageError where the command line named a file that is no plugin of a supported ABI,
-    PluginMissing where it was found in another way, or where it or a library that it needs is
+    Raises UsageError if the command line named a file that is no plugin of a supported ABI. Raises
+    PluginMissing if such a file was found in another way, or if it or a library that it needs is
     missing.
     """
     native = _native()
@@ -158,9 +158,9 @@ def prepare_environment(
 ) -> list[tuple[str, str, str]]:
     """(name, value, source) of every variable to be set before any plugin is loaded.
 
-    `profile` has those of a profile. TCPX hangs without NCCL_DYNAMIC_CHUNK_SIZE and leaks where a
-    request is larger, so an unset one becomes --chunk, unless the profile has a larger one, and a
-    smaller one is refused (UsageError).
+    `profile` has those of a profile. TCPX hangs without NCCL_DYNAMIC_CHUNK_SIZE, and leaks if a
+    request is larger. So an unset one becomes --chunk, or the profile's if that is larger; one
+    below --chunk is refused (UsageError).
     """
     others = [variable for variable in profile if variable[0] != CHUNK_VARIABLE]
     return [_chunk_variable(settings, environ, profile), *others]

@@ -63,10 +63,10 @@ def threads_of_softtcpx(environ: Mapping[str, str]) -> int:
 def data_sockets(plugin: str, environ: Mapping[str, str]) -> int:
     """Sockets that carry data in each comm of the plugin of that name.
 
-    By the rule of TCPX, which is softtcpx's (`load_count` and `socket_count` in its settings.cc):
-    each value that is beyond its own limit is 1; where the product is above the limit, each thread
-    has as many as that has for each: 6 for 3 threads of 4. With more threads than sockets TCPX has
-    none (`fatal_values`), softtcpx one each for as many as there may be.
+    By the rule of TCPX, which softtcpx follows (`load_count` and `socket_count` in its
+    settings.cc): a value beyond its own limit counts as 1. If the product is above the limit, each
+    thread gets an equal whole share of the limit: 6 for 3 threads of 4. With more threads than
+    sockets TCPX has none (`fatal_values`), softtcpx one each for as many as there may be.
     """
     most = MAX_DATA_SOCKETS
     if is_softtcpx(plugin):

@@ -31,8 +31,8 @@ _OTHER_THREADS = 2
 #: A message of which each channel is to have as many chunks; so it has of those of twice the size.
 _SHARED_BYTES = 32 << 20
 _PAGE = 4096
-#: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s,
-#: by the times of messages in chunks of 32 to 472 KiB (docs/reference/performance.md).
+#: Bytes that one stream sends during the fixed cost of a copy: 6 us at 6.7 GB/s, by the times of
+#: messages in chunks of 32 to 472 KiB (docs/reference/performance.md).
 _COPY_BYTES = 40 << 10
 #: Cores that a rank has for itself before host memory is moved by more than one thread: one
 #: of them is for all else. And threads that it then has at most.
@@ -177,10 +177,9 @@ def are_chunks_fitted(source: str) -> bool:
 def chunk_of(settings: Settings, message_bytes: int, messages: int) -> int:
     """The chunk of a row whose largest message has so many bytes, of `messages` at once.
 
-    Time of n chunks a message that go side by side: each takes its turn at the copy engine, T_copy
-    for a chunk however small it is, and one stream has what there is to send at its own pace:
-    n * messages * T_copy + message_bytes / (n * B_stream), which is least where a chunk has
-    sqrt(messages * message_bytes * T_copy * B_stream) bytes.
+    A message of n chunks side by side takes n * messages * T_copy + message_bytes / (n * B_stream):
+    each chunk takes T_copy of the copy engine, however small it is, and each stream sends its
+    share. That is least for chunks of sqrt(messages * message_bytes * T_copy * B_stream) bytes.
     """
     if not are_chunks_fitted(settings.sources["chunk_bytes"]):
         return settings.chunk_bytes

@@ -49,7 +49,7 @@ def facts_of(
 ) -> _native.PluginFacts:
     """What `_native.probe` says of a file, found in a process of its own.
 
-    Raises NoPlugin where that fails, or ends the process.
+    Raises NoPlugin if that fails, or ends the process.
     """
     facts: _native.PluginFacts = _tried(path, abi, "load", environ, patience_s)
     return facts
@@ -67,7 +67,7 @@ def require_init(path: str, abi: int, environ: Mapping[str, str], patience_s: fl
     """Initialise a plugin, and ask for its devices, in a process of its own.
 
     Not for TCPX, whose manager would see a handshake more. Raises NoPlugin as `facts_of`,
-    CallFailed where a call fails, SetupFailed where one ends the process.
+    CallFailed if a call fails, SetupFailed if one ends the process.
     """
     _tried(path, abi, "init", environ, patience_s)
 
@@ -103,7 +103,7 @@ def _tried(path: str, abi: int, how: str, environ: Mapping[str, str], patience_s
 
 
 def _follow(pipe: IO[bytes], path: str, patience_s: float) -> tuple[str, dict[str, Any] | None]:
-    """The last step that the process began, and what it found; None where it ended before."""
+    """The last step that the process began, and what it found; None if it ended before."""
     deadline = time.monotonic() + patience_s
     step, rest = LOAD, b""
     while True:

@@ -79,6 +79,6 @@ def fatal_value(plugin: str, environ: Mapping[str, str]) -> str | None:
 
 
 def refuse_fatal_values(plugin: str, environ: Mapping[str, str]) -> None:
-    """Raises UsageError where `fatal_value` knows of any; to be called before init."""
+    """Raises UsageError if `fatal_value` knows of any; to be called before init."""
     if found := fatal_value(plugin, environ):
         raise UsageError(found)

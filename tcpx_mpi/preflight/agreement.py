@@ -69,7 +69,7 @@ def mpirun_finding(path: str, version: str, library: str) -> CheckFinding:
 
 
 def mpi_family(text: str) -> str:
-    """The family of an MPI by its version text; "" where unknown. Within one, ranks meet."""
+    """The family of an MPI by its version text; "" if unknown. Within one, ranks meet."""
     if "Open MPI" in text or "OpenRTE" in text or "prte" in text.lower():
         return "Open MPI"
     if any(word in text for word in ("MPICH", "HYDRA", "Intel(R) MPI", "MVAPICH")):

@@ -191,9 +191,9 @@ def read_facts(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) ->
 
 
 def read_mpirun(environ: Mapping[str, str]) -> tuple[str, str]:
-    """(path, first line of its --version) of the mpirun that would be used; "" where there is none.
+    """(path, first line of its --version) of the mpirun that would be used; "" if there is none.
 
-    The second is "" where it does not answer.
+    The second is "" if it does not answer.
     """
     try:
         path = mpirun.find_mpirun(environ)
@@ -354,7 +354,7 @@ def _manager_sockets(directory: str) -> dict[str, str]:
 
 
 def _answer(path: str) -> str:
-    """Nothing where somebody listens at a unix socket; a dead manager leaves its file behind."""
+    """Nothing if somebody listens at a unix socket; a dead manager leaves its file behind."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

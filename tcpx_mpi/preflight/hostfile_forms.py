@@ -25,7 +25,7 @@ _CR_REMEDY = r"take them out: sed -i 's/\r$//'"
 
 @dataclass(frozen=True)
 class HostLine:
-    """One host; `slots` is None where the launcher counts the node's cores."""
+    """One host; `slots` is None if the launcher counts the node's cores."""
 
     line: int
     name: str

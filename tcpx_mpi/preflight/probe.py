@@ -59,8 +59,8 @@ def _device_text(nic: _native.DeviceProperties) -> str:
 
 
 def cuda(plugin: LoadedPlugin) -> dict[str, str]:
-    """Where the first rank of this node would have its buffers: in a GPU's memory, and `cuda` says
-    with what; there in vain, and `cuda_problem` says why; or in the host's, by `no_cuda`."""
+    """Memory of the buffers of this node's first rank: a GPU's, described by `cuda`; a GPU's that
+    cannot be had, for the reason in `cuda_problem`; or the host's, for that in `no_cuda`."""
     host = read_host()
     devices, bindings = net_devices(plugin), bindings_in(os.environ)
     nic_of_gpu = plugin.profile.nic_of_gpu if plugin.profile is not None else ()

@@ -127,8 +127,8 @@ def ask_nodes(
     environ: Mapping[str, str],
     limit_s: float,
 ) -> tuple[int | None, list[CheckFinding]]:
-    """The findings of all nodes that mpirun reaches with so many ranks and these options, and its
-    exit code (None: it did not end in time); no findings where nobody answered."""
+    """Findings of all nodes that mpirun reaches with `ranks` ranks and these options (none if no
+    node answered), and its exit code (None: it did not end in time)."""
     arguments = ["preflight", "--answer", "--profile", profile, *plugin.arguments()]
     own = dict(environ)
     keep_mpi_on_control_nic(profile, this_machine(), own)

@@ -28,7 +28,7 @@ class Device:
 
 
 def devices_of(events: Sequence[Mapping[str, Any]]) -> list[Device]:
-    """Those of a run, by what it told of its ranks; none where it did not come so far."""
+    """Those of a run, by what it told of its ranks; none if it did not come so far."""
     header: Mapping[str, Any] = next((each for each in events if each["event"] == "header"), {})
     ranks: dict[tuple[str, str, str], list[int]] = {}
     for each in header.get("config", {}).get("devices", ()):

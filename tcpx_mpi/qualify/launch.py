@@ -103,14 +103,14 @@ class Launches:
     profile: str
 
     def preflight(self, hosts: Hosts, limit_s: float) -> tuple[int | None, list[CheckFinding]]:
-        """The findings of all nodes, none where they did not start together, and mpirun's exit
+        """The findings of all nodes, none if they did not start together, and mpirun's exit
         code; None: it was ended at its limit."""
         ranks = len(hosts.lines) or (1 if mpirun.ranks_are_here(self.environ) else hosts.ranks)
         with hosts.options(self.environ, ranks_a_node=1) as options:
             return ask_nodes(ranks, options, self.plugin, self.profile, self.environ, limit_s)
 
     def answers(self, hosts: Hosts, limit_s: float) -> dict[str, str]:
-        """Line of a hostfile -> the name of its node; "" where it does not start a rank."""
+        """Line of a hostfile -> the name of its node; "" if it does not start a rank."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             names = pool.map(lambda line: self._name_of(line, limit_s), hosts.lines)
             return dict(zip(hosts.lines, names, strict=True))

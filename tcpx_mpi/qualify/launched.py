@@ -52,7 +52,7 @@ def outside(environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def as_hostfile(nodes: Mapping[str, int], environ: Mapping[str, str]) -> Iterator[str]:
-    """A hostfile of them. Raises UsageError where they have not as many ranks each."""
+    """A hostfile of them. Raises UsageError if they have not as many ranks each."""
     if len(set(nodes.values())) > 1:
         counts = ", ".join(f"{name} {count}" for name, count in nodes.items())
         raise UsageError(f"nodes have other numbers of ranks ({counts}); give each the same")

@@ -28,8 +28,8 @@ _LEAST_PATIENCE_S, _MOST_PATIENCE_S = 2.0, 30.0
 #: Ranks that share few cores come up one after the other, each in so long; of the whole time, they
 #: have this share for it.
 _SET_UP_S, _MOST_OF_SET_UP = 0.5, 1 / 3
-#: 4 KiB tell who is late, 256 KiB who is slow or loses packets: 40 MiB over each way, and
-#: iterations enough for medians that a busy machine does not move.
+#: 4 KiB show late ranks; 256 KiB show slow ones and lost packets. That is 40 MiB over each link,
+#: and enough iterations for medians that a busy machine does not move.
 _PAIRS = {"pattern": TOURNAMENT, "all": "1", "sizes": "4K,256K", "iters": "160"}
 _RING = {"pattern": ALL_AT_ONCE, "sizes": "1M,4M", "iters": "20", "against": "raw"}
 

@@ -47,8 +47,8 @@ _MOST_IN_MEMORY = 384 << 20
 #: What deflate makes of zeros; texts, each of which is looked for by itself.
 _MOST_PACKED = 1032
 _MOST_TEXTS = 1 << 17
-#: Of a heap of texts: how it begins, the bytes of its head and of each object's, which has an index
-#: (0: what is left, with its head) and a length.
+#: A heap of texts: its magic, the bytes of its head and of each object's head, which has an index
+#: (0: the free rest, with its head) and a length.
 _HEAP, _HEAD_BYTES, _IN_HEAP = b"GCOL", 16, struct.Struct("<H6xQ")
 
 
@@ -96,7 +96,7 @@ class CommitFile(io.RawIOBase):
     def array(self, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
         """An array of at least one value in the file, to read; a large one is mapped.
 
-        Raises ValueError where the file ends within it.
+        Raises ValueError if the file ends within it.
         """
         array = np.dtype(dtype)
         size_bytes = math.prod(map(int, shape)) * array.itemsize
@@ -114,8 +114,8 @@ class CommitFile(io.RawIOBase):
     def values(self, group: Any, name: str) -> NDArray[Any]:
         """All values of a dataset of a group of HDF5 in this file.
 
-        Raises KeyError where there is none, ValueError where it says that it has more than lies in
-        the file, lies in another one, or would, unpacked, be more than there is room for.
+        Raises KeyError if there is none. Raises ValueError if it claims more than the file holds,
+        lies in another file, or would need more room unpacked than there is.
         """
         dataset = dataset_of(group, name)
         kind, shape, stored_bytes = kind_of(dataset), dataset.shape, dataset.get_storage_size()
@@ -172,7 +172,7 @@ class CommitFile(io.RawIOBase):
         return np.concatenate(parts)
 
     def _require_texts(self, dataset: Any, name: str, kind: Kind, offset: int) -> None:
-        """Raises ValueError where a text says that it is longer than the file.
+        """Raises ValueError if a text says that it is longer than the file.
 
         HDF5 believes such a length: it clears so much memory before it looks for the text.
         """

@@ -47,7 +47,7 @@ def _kind_of(encoded: bytes) -> Kind:
 
 
 def dataset_of(group: Any, name: str) -> Any:
-    """A dataset of a group. Raises KeyError where there is none, ValueError for one of nothing."""
+    """A dataset of a group. Raises KeyError if there is none, ValueError for one of nothing."""
     import h5py
 
     found = h5py.h5d.open(group.id, name.encode())
@@ -57,7 +57,7 @@ def dataset_of(group: Any, name: str) -> Any:
 
 
 def group_of(group: Any, name: str) -> Any:
-    """A group within a group. Raises KeyError where there is none."""
+    """A group within a group. Raises KeyError if there is none."""
     import h5py
 
     return h5py.Group(h5py.h5g.open(group.id, name.encode()))
@@ -74,7 +74,7 @@ def names(group: Any) -> list[str]:
 
 
 def attribute(group: Any, name: str) -> Any:
-    """A value as numpy's type, or a text. Raises KeyError where there is none."""
+    """A value as numpy's type, or a text. Raises KeyError if there is none."""
     import h5py
 
     found = h5py.h5a.open(group.id, name.encode())
@@ -96,7 +96,7 @@ def has_attribute(group: Any, name: str) -> bool:
 
 
 def groups(parent: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The groups in a group, in the order of their names; none where that is not there.
+    """The groups in a group, in the order of their names; none if that is not there.
 
     Raises ValueError for what is no group of this file: a link to another, one that another place
     has too, which makes few bytes many rows, or one within itself.

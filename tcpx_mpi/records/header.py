@@ -41,11 +41,11 @@ class RankInfo:
     #: The GPU whose place this rank has; -1 and "" for none.
     gpu: int = -1
     gpu_pci: str = ""
-    #: The CPUs that the plugin's threads are bound to; "" where they choose.
+    #: The CPUs that the plugin's threads are bound to; "" if they choose.
     plugin_cpus: str = ""
     #: The NUMA node that the rank's memory is bound to; -1 where it is not.
     memory_node: int = -1
-    #: The model of the GPU whose memory is used, and its NUMA node; "" and -1 where none is.
+    #: The model of the GPU whose memory is used, and its NUMA node; "" and -1 if none is.
     gpu_name: str = ""
     gpu_numa_node: int = -1
     #: Of nccl-tests' NCCL_TESTS_SPLIT: ranks with the same number ran by themselves.

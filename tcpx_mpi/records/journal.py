@@ -76,7 +76,7 @@ class Journal:
         self, spool: str, run_id: str, rank: int, world: int,
         writing: Callable[[str], AbstractContextManager[None]] | None = None,
     ) -> None:  # fmt: skip
-        """Create the file in the directory `spool`; raises UsageError where that fails. `writing`
+        """Create the file in the directory `spool`; raises UsageError if that fails. `writing`
         is entered around each write, with the path: a disk may take long."""
         self._writing = writing or (lambda path: contextlib.nullcontext())
         self.path = journal_path(spool, run_id, rank)

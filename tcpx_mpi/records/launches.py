@@ -36,7 +36,7 @@ class LaunchesWriter:
     def append(self, launch: str) -> bool:
         """Take over the file of a launch; False for one that ended before its header was whole.
 
-        Raises OutputFailed where it cannot be read or kept.
+        Raises OutputFailed if it cannot be read or kept.
         """
         import h5py
 

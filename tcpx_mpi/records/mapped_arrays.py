@@ -108,7 +108,7 @@ class Growing:
         self.size = 0
 
     def append(self, values: NDArray[Any]) -> None:
-        """One more part, of one dimension. Raises OutputFailed where the disk has no room."""
+        """One more part, of one dimension. Raises OutputFailed if the disk has no room."""
         self._parts.append(values)
         self.size += values.size
         self._held_bytes += values.nbytes

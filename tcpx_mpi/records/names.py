@@ -64,7 +64,7 @@ def require_creatable(path: str, what: str) -> None:
 def create_exclusively(path: str) -> tuple[int, str]:
     """Open the first free name of `path`; return its file descriptor and that name.
 
-    Raises UsageError where no file can be made.
+    Raises UsageError if no file can be made.
     """
     for name in candidate_names(path):
         try:
@@ -79,8 +79,8 @@ def create_exclusively(path: str) -> tuple[int, str]:
 def write_text(path: str, text: str | Iterable[str]) -> str:
     """Write a text, or its parts as they are made, to `path` or the first free name beside it.
 
-    Returns the name used. Raises UsageError where no file can be made, and OutputFailed where it
-    cannot be filled; no half of a file is left then, nor where a part cannot be made.
+    Returns the name used. Raises UsageError if no file can be made, OutputFailed if it cannot be
+    filled. No half of a file is left then, nor if a part cannot be made.
     """
     descriptor, name = create_exclusively(path)
     try:

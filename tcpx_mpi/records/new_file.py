@@ -28,7 +28,7 @@ def require_new(path: str, option: str) -> None:
 def write_new_file(path: str, write: Writer, option: str) -> None:
     """Fill a new file.
 
-    Raises UsageError where it exists or cannot be made, and OutputFailed where it cannot be
+    Raises UsageError if it exists or cannot be made, and OutputFailed if it cannot be
     filled; nothing is left behind then.
     """
     require_new(path, option)

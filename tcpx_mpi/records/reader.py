@@ -198,7 +198,7 @@ def _read_header(file: Any, stored: CommitFile) -> RunHeader:
 def _read_records(
     group: Any, name: str, kind: type[_Record], columns: Columns, stored: CommitFile
 ) -> list[_Record]:
-    """A table of these, none where some files lack it. Columns with a default are younger than the
+    """A table of these, none if some files lack it. Columns with a default are younger than the
     oldest files."""
     if name in _YOUNGER and not has(group, name):
         return []

@@ -152,9 +152,9 @@ class RankRow:
     batches: Int64s
     batch_start: Int64s
     late: Bools
-    #: float64[peer, block], ns: when all bytes of a peer were there, from the start of the
-    #: iteration, in one iteration of each block; negative before it, NaN for no peer. Empty where
-    #: a rank receives from one peer or none.
+    #: float64[peer, block], ns: time from the start of an iteration until all bytes of a peer were
+    #: there, of one iteration a block; negative: before the start, NaN: no peer. Empty if a rank
+    #: receives from one peer or none.
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     #: Iterations in each block.
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -188,10 +188,10 @@ RANK_FLAGS = frozenset({"receives", "checked"})
 
 @dataclass(frozen=True)
 class Average:
-    """One side of a row as another program told it, in place of samples; NaN where it did not.
+    """One side of a row as another program told it, in place of samples; NaN if it did not.
 
     An average over ranks and iterations, by its own rules. `wrong` counts elements, not bytes,
-    and is -1 where it did not check.
+    and is -1 if it did not check.
     """
 
     #: "out_of_place" or "in_place".
@@ -211,7 +211,7 @@ class Row(RowFacts):
     chunks: int
     checked: Bools
     receives: Bools
-    #: Wrong bytes; -1 where the rank did not check.
+    #: Wrong bytes; -1 if the rank did not check.
     wrong: Int64s
     payload_bytes_sent: Int64s
     payload_bytes_received: Int64s
@@ -232,7 +232,7 @@ class Row(RowFacts):
     tcp_retransmits: Int64s
     finished_time: str
     faults: list[str]
-    #: float64[rank, peer, block], or empty where no rank tells its peers apart.
+    #: float64[rank, peer, block], or empty if no rank tells its peers apart.
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     #: int64[chunk, `trace.COLUMNS`], of a run with `--trace`.
@@ -398,7 +398,7 @@ def _require_shape(
 def _joined_arrivals(
     facts: RowFacts, parts: Sequence[RankRow], spool: str | None
 ) -> tuple[Floats, Int64s]:
-    """A rank that does not tell its peers apart has NaN where others do."""
+    """A rank that does not tell its peers apart has NaN if others do."""
     blocks = max((part.arrival_blocks for part in parts), key=len)
     if not blocks.size:
         return np.zeros((0, 0, 0)), blocks

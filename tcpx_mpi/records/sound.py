@@ -71,7 +71,7 @@ def _require(good: bool, name: str, value: object, expected: str) -> None:
 
 
 def require_header(header: RunHeader) -> None:
-    """Raises ValueError where parts of a header do not agree."""
+    """Raises ValueError if parts of a header do not agree."""
     for item in dataclasses.fields(header):
         _require_type(item.name, getattr(header, item.name), str(item.type))
     _require_texts("command", header.command)
@@ -121,7 +121,7 @@ def _require_texts(name: str, texts: Sequence[object]) -> None:
 
 
 def require_row(row: Row, header: RunHeader, warmup: bool = True) -> None:
-    """Raises ValueError where parts of a row do not agree with each other, or with the header.
+    """Raises ValueError if parts of a row do not agree with each other, or with the header.
     Without `warmup` nothing of that was read."""
     imported = header.averages_only
     world = header.world

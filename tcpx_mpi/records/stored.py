@@ -83,7 +83,7 @@ class Scratch:
             self._file = CommitFile(os.dup(file.fileno()), spool)
 
     def append_row(self, row: Row) -> Row:
-        """The row with its samples there only. Raises OutputFailed where the disk is full."""
+        """The row with its samples there only. Raises OutputFailed if the disk is full."""
         return dataclasses.replace(
             row,
             samples=self._stored(row.samples),

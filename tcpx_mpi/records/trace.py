@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 #: Of one chunk on one rank, in the order of `ChunkTrace` in native/engine/chunk_trace.h. Instants
-#: are of the rank's CLOCK_MONOTONIC, -1 where there was no such step.
+#: are of the rank's CLOCK_MONOTONIC, -1 if there was no such step.
 CHUNK_COLUMNS = (
     "iteration",
     "step",

@@ -70,7 +70,7 @@ def report_lines(
 def begin_lines(
     header: RunHeader, setup: SetupTimes | None, path: str, screen: Screen | None
 ) -> list[str]:
-    """All above the first row; `screen`: None where no terminal shows it, or all is asked for."""
+    """All above the first row; `screen`: None if no terminal shows it, or all is asked for."""
     if screen is not None:
         return screen.opening(header, setup, path)
     setup_table = [] if setup is None else setup_lines(setup)
@@ -109,7 +109,7 @@ def end_lines(
 
 def below_minimum(run: Run) -> str:
     """Why a run, of several launches by those in its table, does not pass its NCCL_TESTS_MIN_BW;
-    "" where it does, or has none."""
+    "" if it does, or has none."""
     run = representative(run)
     return verdict.below_minimum(run.header, [summarise_row(run.header, row) for row in run.rows])
 

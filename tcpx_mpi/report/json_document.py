@@ -130,7 +130,7 @@ def _listed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
-    """A row over several launches; nothing where there is but one."""
+    """A row over several launches; nothing if there is but one."""
     if row is None:
         return {}
     return {

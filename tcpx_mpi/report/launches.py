@@ -29,7 +29,7 @@ class RowOverLaunches:
 
     index: int
     size_bytes: int
-    #: The typical time of each launch in ns, in the order of the launches; NaN where unknown.
+    #: The typical time of each launch in ns, in the order of the launches; NaN if unknown.
     times_ns: Float64s
     median_ns: Interval
     variation: Variation

@@ -113,7 +113,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
 
 
 def _algorithm_lines(header: RunHeader) -> list[str]:
-    """What `--algo auto` goes by; nothing where no row has a choice."""
+    """What `--algo auto` goes by; nothing if no row has a choice."""
     latency, bandwidth = (header.facts.get(f"algo_{name}") for name in ("latency_us", "gb_per_s"))
     if latency is None:
         return []

@@ -55,7 +55,7 @@ _RECEIVES: tuple[tuple[str, _Source], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step on one side: float64[message, chunk] in us, NaN where it was not seen."""
+    """One step on one side: float64[message, chunk] in us, NaN if it was not seen."""
 
     side: str
     name: str

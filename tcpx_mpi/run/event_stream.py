@@ -31,7 +31,7 @@ class EventStream:
     def __init__(self, path: str | None) -> None:
         """To `path` or the first free name beside it; None: to the standard output.
 
-        Raises UsageError where no file can be made.
+        Raises UsageError if no file can be made.
         """
         self.path = ""
         self._descriptor = sys.stdout.fileno()

@@ -15,8 +15,9 @@ _MPIRUN = ("prterun", "mpirun")
 
 
 def say(line: str, ending: bool = False) -> None:
-    """Print a line; where mpirun ends this process, where its own errors go: it has sent the signal
-    for that, or, `ending`, a rank has died, and it may hear so before it reads the line."""
+    """Prints a line. If mpirun is ending this process, by a signal or (`ending`) because a rank has
+    died, the line goes where mpirun's own errors go: it may end before it reads the usual
+    stream."""
     parent = os.getppid()
     if ending or _native.stop_sender() == parent:
         try:

@@ -102,7 +102,7 @@ class _Account:
         return SideKey(name_of(self.transport), IN_PLACE if self.work.in_place else "")
 
     def iterations_ns(self) -> Float64s:
-        """The timed iterations so far; empty where this rank receives nothing."""
+        """The timed iterations so far; empty if this rank receives nothing."""
         times = self.timed["iteration"].array() if self.row.receives else np.zeros(0, np.int64)
         found: Float64s = mapped_arrays.empty(times.size, spool=self.spool)
         found[:] = times

@@ -51,8 +51,8 @@ class GpuChoice:
     request: Request
     #: By local rank; None: no GPU.
     gpus: Sequence[Gpu | None]
-    #: The workers a rank of our own plugin, which reads their number before it can say anything of
-    #: memory; 0: its own default, as a rank has no GPU whose memory it could use.
+    #: Workers a rank for our own plugin, which reads their number before it can say anything of
+    #: memory; 0: its own default, if a rank has no GPU whose memory it could use.
     workers: int
     #: And how many progress threads drive it.
     threads: int
@@ -90,7 +90,7 @@ def place_rank(
     """Collective: this rank's place, with its memory bound; and the settings, with the memory kind
     that it can have and fitted to the NICs.
 
-    Every rank raises UsageError where a request cannot be fulfilled on one of them.
+    Every rank raises UsageError if a request cannot be fulfilled on one of them.
     """
     with world.agree("placement"):
         node = Node(

@@ -46,7 +46,7 @@ class Estimate:
         return before + self._weights[index] * min(iterations / of_all, 1)
 
     def seconds_left(self, done: float, elapsed_s: float) -> float | None:
-        """At the speed so far; None where nothing is done yet, or the run has no end."""
+        """At the speed so far; None if nothing is done yet, or the run has no end."""
         if self.total is None or done <= 0:
             return None
         return elapsed_s * (self.total - done) / done
@@ -140,7 +140,7 @@ class Progress:
 def on_terminal(
     terminal: Terminal | None, environ: Mapping[str, str], text: TextIO, plan: Plan
 ) -> Progress | None:
-    """The progress line of rank 0, or None where no terminal can erase one.
+    """The progress line of rank 0, or None if no terminal can erase one.
 
     `text` is where the table goes.
     """

@@ -45,7 +45,7 @@ class Quiet:
     #: Of equal pieces of work: the fastest, and the 95th percentile over it less 1.
     piece_ns: int
     noise: float
-    #: Of the node's CPU time, what its hypervisor gave to others; NaN where it does not say.
+    #: Of the node's CPU time, what its hypervisor gave to others; NaN if it does not say.
     steal_share: float
 
 

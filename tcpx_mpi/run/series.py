@@ -88,7 +88,7 @@ class Series:
         """One more launch; its exit code, 0 if it is whole. What failed is on the standard error,
         and what it printed is in `printed`.
 
-        Raises OutputFailed where a launch ended well and left no file.
+        Raises OutputFailed if a launch ended well and left no file.
         """
         number = self.launches + 1
         path = os.path.join(self._place, f"{number}.h5")

@@ -37,7 +37,7 @@ class Arrival:
     wrong: int
     fault: str
     receive_ns: int
-    #: What lay in the descriptor queue, for each chunk; none where the plugin delivers in place.
+    #: What lay in the descriptor queue, for each chunk; none if the plugin delivers in place.
     sights: Sequence[_native.UnpackSight]
 
 

@@ -13,8 +13,9 @@ from tcpx_mpi.stats import Float64s, half_width
 from tcpx_mpi.stats.stop_rule import GROWTH, LEAST_ITERATIONS
 from tcpx_mpi.transport.slots import RowPlan
 
-#: Why a row ended: its planned iterations were done, the interval was narrow enough (--ci), time
-#: was up before it was (--max-time), the time asked for is full (--duration), or the samples are.
+#: Why a row ended: its planned iterations were done, the interval was narrow enough (--ci), the
+#: time for that was up (--max-time), the time asked for was full (--duration), or the room for
+#: samples was.
 ENDINGS = ("iterations", "ci", "max-time", "duration", "sample-space")
 
 #: Batches grow up to this, so that what is between them does not take longer than they.
@@ -43,7 +44,7 @@ class Look:
     #: Time within its timed batches, and since the first of them began, in ns.
     measured_ns: int
     elapsed_ns: int
-    #: Half of its interval's width over its median; 0 where it receives nothing, None where this
+    #: Half of its interval's width over its median; 0 where it receives nothing, None if this
     #: look did not ask for it.
     half_width: float | None
 

@@ -27,7 +27,7 @@ def screen_of_run(
 
 
 def screen_here(environ: Mapping[str, str], verbose: bool = False) -> Screen | None:
-    """That of this process's standard output; None where that is no terminal."""
+    """That of this process's standard output; None if that is no terminal."""
     if not sys.stdout.isatty():
         return None
     columns = os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_COLUMNS

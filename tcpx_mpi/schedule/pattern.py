@@ -25,15 +25,15 @@ def fewer_than_two(name: str, world: int) -> str | None:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Of a pattern whose rows differ: every size is run once a round, each a pattern of its own,
-    and the pattern as a whole has the peers of all."""
+    """For a pattern whose rows differ: every size runs once a round, each round with a pattern of
+    its own. The pattern as a whole has the peers of all."""
 
     #: All that a run may have, by their numbers.
     of: Callable[[int], Sequence[Pattern]]
     #: (world, `--all`, `--pairs`) -> the numbers of those that a run has, in order; None: all.
     chosen: Callable[[int, bool, int], Sequence[int]] | None = None
     #: A row's pairs as text (`text_of_pairs`) -> the pattern of that row, where ranks that look
-    #: slow meet others once more; None where pairs cannot be chosen.
+    #: slow meet others once more; None if pairs cannot be chosen.
     of_pairs: Callable[[str], Pattern] | None = None
 
 
@@ -76,8 +76,8 @@ class Pattern:
     #: world -> what part of the size the algorithm bandwidth counts, as nccl-tests defines it.
     algbw_factor: Callable[[int], float] = _even
     time_divisor: int = 1
-    #: (round, receiver, world) -> sender, where each rank that receives has one sender and waits
-    #: for nobody else, so that its time is that of one way; None where ranks have several peers.
+    #: (round, receiver, world) -> sender. Each rank that receives has one sender and waits for
+    #: nobody else, so that its time is that of one link; None if ranks have several peers.
     sender: Callable[[int, int, int], int] | None = None
     #: (rank, world) -> whom a rank answers as soon as it has all, None for one that begins, where
     #: an iteration is there and back between two.
@@ -152,7 +152,7 @@ def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> 
 
     int64[n, 4] of dst_offset, length, origin_rank, origin_offset (in the origin's payload), sorted
     by dst_offset; rows without bytes are dropped. A reduced block has a row for each of its
-    origins. Raises ScheduleError where block and origin block differ in length.
+    origins. Raises ScheduleError if block and origin block differ in length.
     """
     import numpy as np
 

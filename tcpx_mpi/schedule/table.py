@@ -4,7 +4,7 @@ A pattern is data. Its schedule is a table with one row a step, written in *bloc
 result table (a size) supplies the block tables that turn blocks into bytes. The engine cuts each
 step into chunks and never learns which pattern it is running.
 
-Columns of the table, -1 where one does not apply:
+Columns of the table, -1 if one does not apply:
 
     op          `Op`
     peer, lane  the other rank and the set of connections to it (SEND, RECV, RECV_REDUCE)

@@ -182,7 +182,7 @@ class Session:
         `__cuda_array_interface__`) must be on the session's GPU, begin at a multiple of 4096 and be
         whole pages; what still writes to it must be waited for before it is sent. The session keeps
         it alive until it is deregistered or closed. Raises UsageError for what cannot be,
-        SetupFailed where the plugin refuses it.
+        SetupFailed if the plugin refuses it.
         """
         self._require_open()
         if hasattr(array, "__cuda_array_interface__"):
@@ -288,9 +288,9 @@ class Transfer:
             raise error_of(*error.args) from None
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until complete. Raises Stalled when nothing has moved for `timeout_s` (None: the
-        session's stall timeout), LostRank where the peer is gone, PluginFailed, WrongBytes where
-        the peer's message has another size.
+        """Wait until complete. Raises Stalled if nothing has moved for `timeout_s` (None: the
+        session's stall timeout), LostRank if the peer is gone, PluginFailed, and WrongBytes if the
+        peer's message has another size.
         """
         self._require_usable()
         patience_s = _patience(timeout_s, self._session._settings.stall_timeout_s)

@@ -56,7 +56,7 @@ class MeasuredRow:
 def fit_costs(runs: Sequence[Run], known: Mapping[str, float], half_duplex: bool = False) -> Fitted:
     """The costs of `Costs`' fields that are not `known`, by the rows of all runs together.
 
-    Raises UsageError where the runs do not tell.
+    Raises UsageError if the runs do not tell.
     """
     rows = [found for run in runs for found in measured_rows(run)]
     return fit_rows(rows, known, ", ".join(run.path for run in runs), half_duplex)
@@ -143,7 +143,7 @@ def _solved(slopes: _Numbers, x: _Numbers, free: NDArray[np.bool_], times: _Numb
 
 
 def measured_rows(run: Run) -> list[MeasuredRow]:
-    """The rows of a run that have a time. Raises UsageError where its schedules are not known."""
+    """The rows of a run that have a time. Raises UsageError if its schedules are not known."""
     header = run.header
     if header.averages_only or any(info.group for info in header.ranks):
         raise UsageError(
@@ -174,7 +174,7 @@ def _measured(run: Run, row: Row) -> MeasuredRow | None:
 def _ranks_per_nic(run: Run) -> int:
     """Ranks that share a NIC; 1 on a single node, whose ranks meet in its kernel.
 
-    Raises UsageError where not all NICs have as many.
+    Raises UsageError if not all NICs have as many.
     """
     ranks = run.header.ranks
     if len({info.node for info in ranks}) < 2:

@@ -41,7 +41,7 @@ def block_means(values: Float64s, blocks: int = BLOCKS) -> Float64s:
 
 
 def batch_means(values: Float64s, batches: Int64s) -> Float64s:
-    """The mean of each batch of a series, whose lengths are `batches`: float64[batch]; NaN where
+    """The mean of each batch of a series, whose lengths are `batches`: float64[batch]; NaN if
     the series is not as long as they are.
     """
     if values.size == 0 or values.size != batches.sum():
@@ -50,8 +50,8 @@ def batch_means(values: Float64s, batches: Int64s) -> Float64s:
 
 
 def in_outline(values: Float64s) -> Float64s:
-    """A series for who ranks all of it, so that neither time nor memory grow with it: itself, or
-    of more than 2^18 values the means of stretches, the shortest that are not more than so many.
+    """A series to be ranked as a whole, bounded in time and memory: itself, or beyond 2^18 values
+    the means of stretches, the shortest that leave at most 2^18.
     """
     stretch = -(-values.size // _MOST_RANKED)
     return values if stretch <= 1 else block_means(values, values.size // stretch)
@@ -100,7 +100,7 @@ def mid_ranks(values: Float64s) -> Float64s:
 
 def iteration_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     """The time of one copy of the pattern in each iteration, over the ranks that receive as `-a`
-    asks: float64[iterations]; empty where nobody receives or the row is an imported one.
+    asks: float64[iterations]; empty if nobody receives or the row is an imported one.
     """
     if not row.receives.any() or "iteration" not in row.samples:
         return np.empty(0)
@@ -127,10 +127,10 @@ def typical_time_ns(row: Row, average: int, time_divisor: int, back_to_back: boo
 def stretch_times_ns(row: Row, average: int, time_divisor: int, back_to_back: bool) -> Float64s:
     """The times of one copy of the pattern in stretches of a row: float64[stretch].
 
-    Back to back these are its batches, which begin and end with empty buffers: a sender runs ahead
-    of its receiver by what buffers hold, which may be a whole row, and between two arrivals within
-    a batch lies a gap, not a time. Where an iteration waits for the one before, they are 100
-    equal parts.
+    Back to back these are its batches, which begin and end with empty buffers. Within a batch a
+    sender runs ahead of its receiver by what buffers hold, perhaps a whole row: between two
+    arrivals lies a gap, not a time. Where an iteration waits for the one before, they are 100 equal
+    parts.
     """
     if back_to_back:
         return _batch_times_ns(row, average, time_divisor)
@@ -139,7 +139,7 @@ def stretch_times_ns(row: Row, average: int, time_divisor: int, back_to_back: bo
 
 def _batch_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     """The time of one copy of the pattern in each batch: a rank's mean, and of those that receive
-    as `-a` asks; float64[batch], NaN where a time is unknown."""
+    as `-a` asks; float64[batch], NaN if a time is unknown."""
     if not row.receives.any() or "iteration" not in row.samples:
         return np.empty(0)
     copies = row.agg * time_divisor

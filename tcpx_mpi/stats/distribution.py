@@ -15,7 +15,7 @@ _PERCENTILE_CONFIDENCE = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """The spread of one set of times in nanoseconds; NaN where there are too few of them."""
+    """The spread of one set of times in nanoseconds; NaN if there are too few of them."""
 
     count: int
     min: float

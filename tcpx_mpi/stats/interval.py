@@ -16,7 +16,7 @@ _EXACT_UP_TO = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate between two bounds; the bounds are NaN where there are too few values."""
+    """An estimate between two bounds; the bounds are NaN if there are too few values."""
 
     estimate: float
     low: float

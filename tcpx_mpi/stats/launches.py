@@ -41,9 +41,9 @@ def compare_launches(
 
     The estimate is the median of all ratios of a first to a second time (Hodges & Lehmann 1963);
     its interval is the exact one of Mann and Whitney's test. With `paired`, launch i of one side
-    was the neighbour in time of launch i of the other: then it is Wilcoxon's test of the pairs,
-    which a drift of the machine does not touch, where there are enough of them. Too few launches
-    for `confidence`, or a NaN among them, leave the bounds NaN.
+    was the neighbour in time of launch i of the other. If there are enough pairs, it is Wilcoxon's
+    test of them, which a drift of the machine does not touch. Too few launches for `confidence`, or
+    a NaN among them, leave the bounds NaN.
     """
     known = first.size and second.size and bool(np.all(first > 0) and np.all(second > 0))
     if not known:
@@ -131,7 +131,7 @@ def variation(blocks: Sequence[Float64s]) -> Variation:
 
     By median absolute deviations, so that one stretch that lost its CPU does not count for all.
     What the launches' medians differ by for no other reason than the spread within them is taken
-    off, where it is known. NaN where there are fewer than 3 launches (`between`) or 2 stretches
+    off, where it is known. NaN if there are fewer than 3 launches (`between`) or 2 stretches
     (`within`).
     """
     if not blocks or any(t.size == 0 or bool(np.isnan(t).any()) for t in blocks):

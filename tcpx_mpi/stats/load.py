@@ -27,10 +27,10 @@ class LoadFigures:
 
     #: Time under load over time alone.
     ratio: Ratio
-    #: GB/s that a rank received of the mesh, averaged over ranks; NaN where it sent nothing.
+    #: GB/s that a rank received of the mesh, averaged over ranks; NaN if it sent nothing.
     mesh_gbps: float
-    #: How long an iteration took until all of the mesh was there, the median over ranks and
-    #: iterations, over what both round trips take: below 1 the end of the ping-pong had no load.
+    #: Ratio of 2 times: of an iteration until all of the mesh was there (median over ranks and
+    #: iterations), and of both round trips. Below 1 the end of the ping-pong had no load.
     covers: float
 
 

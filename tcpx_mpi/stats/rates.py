@@ -14,12 +14,12 @@ def rate(amount: float, time_ns: float) -> float:
 
 
 def cpu_time_ns(row: Row) -> float:
-    """CPU time of all ranks in a row's batches; NaN where one of them does not know its own."""
+    """CPU time of all ranks in a row's batches; NaN if one of them does not know its own."""
     return _known_sum(row.cpu_user_ns, row.cpu_system_ns)
 
 
 def cpu_s_per_gb(row: Row) -> float:
-    """CPU seconds of all ranks for 1e9 bytes received; NaN where nothing is."""
+    """CPU seconds of all ranks for 1e9 bytes received; NaN if nothing is."""
     received = int(row.payload_bytes_received.sum())
     # Seconds a 1e9 bytes are nanoseconds a byte.
     return cpu_time_ns(row) / received if received > 0 else math.nan

@@ -49,20 +49,20 @@ class Ratio:
     #: Medians over the blocks, in the unit of the metric.
     ours: float
     theirs: float
-    #: Wrong bytes of the baseline; None where it was not checked.
+    #: Wrong bytes of the baseline; None if it was not checked.
     wrong: int | None
     #: CPU time of everything but the baseline during its blocks, over the time of the blocks.
     idle_share: float
-    #: Bytes that the baseline's sockets carried over its payload; NaN where they cannot be read.
+    #: Bytes that the baseline's sockets carried over its payload; NaN if they cannot be read.
     net_share: float
-    #: CPU seconds of the baseline for a gigabyte received, NaN where unknown.
+    #: CPU seconds of the baseline for a gigabyte received, NaN if unknown.
     cpu_s_per_gb: float = math.nan
-    #: Why the baseline was not itself, so that there is no ratio; "" where nothing says so.
+    #: Why the baseline was not itself, so that there is no ratio; "" if nothing says so.
     void: str = ""
 
 
 def other_network(header: RunHeader, baseline: BaselineInfo) -> str:
-    """That a baseline went between nodes by other interfaces than the plugin; "" where it did not,
+    """That a baseline went between nodes by other interfaces than the plugin; "" if it did not,
     or where that is not known. Within a node it is the kernel's loopback, whatever the address.
     """
     ours = {info.nic for info in header.ranks}

@@ -36,7 +36,7 @@ class RowSummary:
     time_ns: float
     algbw: float
     busbw: float
-    #: The slowest receiving rank and its mean time; -1 and NaN where nobody receives.
+    #: The slowest receiving rank and its mean time; -1 and NaN if nobody receives.
     t_max_rank: int
     t_max_ns: float
     #: Per iteration, the maximum over the ranks that receive: every one, made from the samples
@@ -50,7 +50,7 @@ class RowSummary:
     flush_ns: float
     #: True if every receiving rank checked every byte, and there was a byte to check.
     checked: bool
-    #: Wrong bytes of all ranks, of a program's row elements, or None where the row is not
+    #: Wrong bytes of all ranks, of a program's row elements, or None if the row is not
     #: `checked`; of an imported row what the other program calls wrong.
     wrong: int | None
     #: Wrong bytes that were found, on both sides, even where another rank did not check.
@@ -90,7 +90,7 @@ class RowSummary:
     chunks: int = 0
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
     proof: Sequence[ObservedPlacement] = ()
-    #: Each rank's GPU; empty where none was used.
+    #: Each rank's GPU; empty if none was used.
     gpu: Sequence[GpuRow] = ()
     #: The ratio to every side of a baseline.
     ratios: Mapping[SideKey, Ratio] = field(default_factory=dict)

@@ -42,7 +42,7 @@ def times_over_ranks_ns(
     by_rank: Sequence[Int64s], average: int, copies: int, spool: str | None = None
 ) -> Float64s:
     """The same of several ranks, iteration by iteration as `-a` asks: their first, mean, minimum
-    or maximum; NaN where one of those is "none". At least one rank.
+    or maximum; NaN if one of those is "none". At least one rank.
     """
     if average == 0:
         return rank_times_ns(by_rank[0], copies, spool)

@@ -26,7 +26,7 @@ class SlowestRank:
 
 
 def slowest_rank(summaries: Sequence[RowSummary]) -> SlowestRank | None:
-    """The slowest rank over a run; None where no row has two receiving ranks to compare."""
+    """The slowest rank over a run; None if no row has two receiving ranks to compare."""
     comparable = [
         s
         for s in summaries

@@ -22,7 +22,7 @@ _FEW, _FEW_IN, _MOST = 3, 20, 64
 class LongIteration:
     """One iteration: how long it took on its slowest rank, from the start of the row's first one.
 
-    `rank` is -1 where every rank that receives took more than half as long.
+    `rank` is -1 if every rank that receives took more than half as long.
     """
 
     iteration: int

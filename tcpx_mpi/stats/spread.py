@@ -14,11 +14,11 @@ from tcpx_mpi.stragglers.outlier import QUARTERS
 
 
 def node_spread(row: Row, nodes: Sequence[str]) -> float:
-    """The slowest node's time over the median of the other ones, in the quarter of the row in which
-    that is least: a node that is slow is slow in each, one that was disturbed is not.
+    """The slowest node's time over the median of the others, in the quarter of the row with the
+    smallest ratio: a slow node is slow in each quarter, a disturbed one is not.
 
     A node's time is the median over its ranks that receive, `nodes` are by rank; of a single node
-    its ranks are compared. NaN where there are not two.
+    its ranks are compared. NaN if there are not two.
     """
     receivers = np.flatnonzero(row.receives).tolist()
     if row.iterations < 1 or len(receivers) < 2 or len(nodes) < len(row.receives):

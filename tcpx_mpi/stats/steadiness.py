@@ -53,8 +53,9 @@ def find_change(times_ns: Float64s) -> Change | None:
     series = in_outline(times_ns)
     if series.size < _LEAST_ITERATIONS or bool(np.isnan(series).any()):
         return None
-    # Iterations that resemble their neighbours are merged, by the half in which a warm-up is over;
-    # a drift or a step would look like resemblance, so what a line or a step explains is left out.
+    # Iterations that resemble their neighbours are merged, by the half in which a warm-up is over.
+    # A drift or a step would look like resemblance: what a line or a step explains is taken out
+    # first.
     settled = series[series.size // 2 :]
     worth = independent_count(_fit(settled).left) / settled.size
     means = block_means(series, max(int(series.size * worth), _LEAST_POINTS))

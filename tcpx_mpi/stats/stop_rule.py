@@ -22,9 +22,9 @@ _MUCH_LESS = 2
 def half_width(times_ns: Float64s) -> float:
     """Half of the width of the 95 % interval of the median, over the median; infinite if unknown.
 
-    Of blocks without correlation, since iterations that resemble their neighbours count less, and
-    long enough that their median tells the time of the row: where senders run ahead, most
-    iterations are complete at once, and how short that is is known soon.
+    Of blocks without correlation, since iterations that resemble their neighbours count less. They
+    are long enough that their median tells the time of the row: if senders run ahead, most
+    iterations complete at once, and their short time is known soon.
     """
     if times_ns.size < LEAST_ITERATIONS:
         return math.inf

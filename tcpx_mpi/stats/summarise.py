@@ -49,10 +49,10 @@ def summarise(
 ) -> RowSummary:
     """The numbers of one row of the table.
 
-    A rank's time is the sum of its batches over iterations, aggregation and `time_divisor` (2
-    for a ping-pong, whose time is half a round trip); in the back-to-back mode that is the mean
-    of its iterations. Only ranks that receive are timed: a sender's done means "copied to the
-    kernel". An imported row has no samples: its figures are those that were told.
+    A rank's time is the sum of its batches over iterations, aggregation and `time_divisor` (2 for a
+    ping-pong, whose time is half a round trip). Back to back that is the mean of its iterations.
+    Only ranks that receive are timed: a sender's done means "copied to the kernel". An imported row
+    has no samples: its figures are those that were told.
     """
     if row.averages:
         return _summarise_averages(row)

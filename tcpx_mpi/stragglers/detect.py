@@ -34,15 +34,15 @@ from tcpx_mpi.stragglers.rails import by_rail, rail_again, slow_rails
 
 #: As many orders are enough for one that has been named before.
 _RARE_AGAIN = 6
-#: Of a factor's logarithm, this share shows again where it is not the moment that was slow: what is
-#: far from what it was is as good as chance, on a machine that is busy with something else.
+#: A retest shows this share of a factor's logarithm again, if more than the moment was slow. A
+#: factor far from the first is as good as chance, on a machine that is busy with something else.
 _AS_SLOW_AGAIN = 0.5
 
 
 def find_stragglers(
     measured: Mapping[Link, Measured], places: Places, roles: Sequence[str] = ONE_DIRECTION
 ) -> list[Straggler]:
-    """The slow ones, slowest first; empty where nothing stands out of the noise."""
+    """The slow ones, slowest first; empty if nothing stands out of the noise."""
     explained = slow_rails(measured, places, roles)
     measured = explained.rest
     near, far = (class_of(measured, places, apart, roles) for apart in (False, True))
@@ -57,8 +57,8 @@ def find_stragglers(
     found += _by_nic(nics, places)
     at_once = near.at_once or far.at_once
     accused = {rank for suspect in found for rank in suspect.ranks if at_once}
-    # Within a node a link is slow where its two ranks share a core with somebody else, and a mesh,
-    # where nobody has it alone, does not tell that from a link.
+    # Within a node a link is slow if its 2 ranks share a core with another process. In a mesh no
+    # pair has the link alone, so it does not tell that from a slow link.
     slow_links = list(by_rail(_slow_links(far, near), far, places))
     if not at_once:
         slow_links += _slow_links(near, far)
@@ -71,7 +71,7 @@ def find_stragglers(
 def sensitivities(
     measured: Mapping[Link, Measured], places: Places, roles: Sequence[str] = ONE_DIRECTION
 ) -> list[Sensitivity]:
-    """Of each class in which a rank can be named, by noise as it is; empty where there is none."""
+    """Of each class in which a rank can be named, by noise as it is; empty if there is none."""
     both = (class_of(measured, places, apart, roles) for apart in (False, True))
     return [found for links in both if (found := links.sensitivity(len(places.nodes)))]
 
@@ -82,7 +82,7 @@ def factor_again(
     """A suspect by fresh samples: its factor, and whether that confirms it: it stands out of their
     noise, and is half as much as at first, as a logarithm.
 
-    None where they have too few of its links.
+    None if they have too few of its links.
     """
     links = class_of(fresh, places, suspect.apart)
     if not links.usable:

@@ -98,8 +98,8 @@ class Sensitivity:
     rank: int
     role: str
     farthest: float
-    #: Whether noise keeps from sight what matters: a rank of half the speed, or this one, if it is
-    #: half as far off as it would have to be (as a logarithm).
+    #: Whether noise hides what matters: a rank of half the speed, or this one if it is half as far
+    #: off as the threshold (as a logarithm).
     hides: bool
 
 
@@ -223,7 +223,7 @@ class LinkTimes:
         return outlier_of(own, others)
 
     def sensitivity(self, world: int) -> Sensitivity | None:
-        """None where no rank has several links here, or nothing to compare them with."""
+        """None if no rank has several links here, or nothing to compare them with."""
         if self.at_once:
             stands = {rank: each for rank in range(world) if (each := self.outlier(rank))}
             if not stands:

@@ -85,7 +85,7 @@ class Outlier:
 def outlier_of(own: Times, others: Times) -> Outlier | None:
     """Times [link, quarter] of the links of one rank, and of all links without it.
 
-    None where either are too few.
+    None if either are too few.
     """
     if min(len(own), len(others)) < LEAST_LINKS:
         return None

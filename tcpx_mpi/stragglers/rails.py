@@ -78,7 +78,7 @@ def rail_again(
     suspect: Straggler, fresh: Mapping[Link, Measured], places: Places, orders_needed: int
 ) -> tuple[float, bool] | None:
     """By fresh samples how slow its median link is (as a logarithm), and whether it stands out of
-    them; None where they do not tell.
+    them; None if they do not tell.
     """
     near, far = (class_of(fresh, places, apart) for apart in (False, True))
     nics = dict.fromkeys(places.nics[rank] for rank in suspect.ranks)
@@ -150,8 +150,8 @@ class _Suspicion:
 
     @property
     def _least_over_few(self) -> float:
-        """By how much a way must be over the good ones where there are so few that these may be the
-        quickest by chance: as far from all of them as they are from one another."""
+        """Least distance of a link from the good ones, if these are so few that they may be the
+        fastest by chance: as far from all of them as they are from one another."""
         orders = math.comb(len(self._own) + len(self.others.logs), len(self._own))
         logs = self.others.logs.values()
         return 2 * max(logs) - min(logs) - self.others.good if orders < _MANY_ORDERS else 0.0
@@ -175,8 +175,8 @@ class _Suspicion:
         return ends if self._roles or len(ends) == len(link) else []
 
     def slow(self, nic: str, orders_needed: int = RARE) -> dict[int, float]:
-        """The ranks on the NICs of a rail that are slow, and how slow (as a logarithm); empty where
-        these are not more than half of the NICs, or are of one node.
+        """Ranks on the slow NICs of a rail, and how slow they are (as a logarithm); empty if at
+        most half of the NICs are slow, or all are of one node.
         """
         by_node: dict[str, dict[int, float]] = defaultdict(dict)
         for rank, (node, its) in enumerate(zip(self._places.nodes, self._places.nics, strict=True)):

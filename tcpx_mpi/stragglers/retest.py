@@ -30,7 +30,7 @@ class Judgement:
     """A suspect, and what fresh samples say of it."""
 
     suspect: Straggler
-    #: Its factor by them; None where it was not measured again.
+    #: Its factor by them; None if it was not measured again.
     again: float | None
     #: Whether it may be called slow: it shows again, or nothing was measured again at all.
     named: bool
@@ -44,7 +44,7 @@ def judged(
     places: Places,
     roles: Sequence[str] = ONE_DIRECTION,
 ) -> list[Judgement]:
-    """All suspects, slowest first; `fresh` is of meetings after that, empty where there were none.
+    """All suspects, slowest first; `fresh` is of meetings after that, empty if there were none.
 
     `roles` are those of `find_stragglers`.
     """

@@ -18,7 +18,7 @@ def read_devices(handle: Any) -> tuple[list[_native.DeviceProperties], list[str]
     """The properties of every device, and what is wrong with them, one text each.
 
     A name that is none is replaced by the device's number. Raises SetupFailed for a number of
-    devices that cannot be, PluginError where the plugin refuses.
+    devices that cannot be, PluginError if the plugin refuses.
     """
     count = handle.devices()
     if not 0 <= count <= MOST_DEVICES:

@@ -51,7 +51,7 @@ def spins_before_yield(placement: Placement) -> int:
 @contextmanager
 def confined_to(cpus: Sequence[int]) -> Iterator[None]:
     """The calling thread on these CPUs for a while, and threads that it starts meanwhile for good:
-    they inherit them. Nothing where no CPU is named, or where a thread may not choose.
+    they inherit them. Nothing if no CPU is named, or where a thread may not choose.
     """
     before = os.sched_getaffinity(0)
     with suppress(OSError):
@@ -168,7 +168,7 @@ class RankEngine:
     def allocate(self, sizes: dict[BufferId, int], host: Host, free: int) -> None:
         """Allocate and register the buffers that this rank's schedule uses, once for all rows.
 
-        `free` is `free_bytes` before any rank has taken some. Raises UsageError where the node, or
+        `free` is `free_bytes` before any rank has taken some. Raises UsageError if the node, or
         the GPU, has not that much memory, Stalled where `-T` is over when they are there.
         """
         with setup_errors():

@@ -27,7 +27,7 @@ _FOR_TIMES_BYTES = 40 << 20
 class RankGpu:
     """The GPU of a rank's place; it is current on this thread from now on.
 
-    Raises UsageError where CUDA does not show it, or without CuPy.
+    Raises UsageError if CUDA does not show it, or without CuPy.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -67,8 +67,8 @@ class RankGpu:
         """Buffers of at least these bytes, in whole pages, zeroed; those of 0 left out.
 
         `free` is `free_bytes` before any rank that shares the GPU has taken some, and of them each
-        has so many companions with buffers of the same sizes. Raises UsageError where that is too
-        little for all of them, SetupFailed where memory is refused.
+        has so many companions with buffers of the same sizes. Raises UsageError if that is too
+        little for all of them, SetupFailed if memory is refused.
         """
         wanted = {buffer: _pages(size) for buffer, size in sizes.items() if size}
         # One page more for each: CuPy's blocks begin on borders of 512 bytes.

@@ -76,7 +76,7 @@ def need_of_flush(
     environ: Mapping[str, str],
     capability: tuple[int, int] | None,
 ) -> str:
-    """Why NCCL would flush receives here; "" where it would not.
+    """Why NCCL would flush receives here; "" if it would not.
 
     `force_flush` is the device's property; `capability` is the GPU's; None: buffers are emulated,
     and there is none.
@@ -93,7 +93,7 @@ def need_of_flush(
 def with_flush(settings: Settings, plugin: str, in_place: bool, needs: Sequence[str]) -> Settings:
     """The settings with `--flush auto` decided for all ranks, by what each needs ("" for nothing).
 
-    Raises UsageError where what was typed has no meaning for the plugin.
+    Raises UsageError if what was typed has no meaning for the plugin.
     """
     if settings.memory_of(sends=False) == "host":
         return settings
@@ -128,7 +128,7 @@ def with_flush(settings: Settings, plugin: str, in_place: bool, needs: Sequence[
 def obstacle_to_dma_buf(
     plugin: str, properties: Mapping[str, Any], offered: bool, gpu: Mapping[str, Any] | None
 ) -> str:
-    """Why a rank's GPU memory is not registered as a dma-buf; "" where it may be.
+    """Why a rank's GPU memory is not registered as a dma-buf; "" if it may be.
 
     `offered`: the plugin has regMrDmaBuf. `gpu` is what CUDA says of it; None: it is emulated.
     """
@@ -145,7 +145,7 @@ def obstacle_to_dma_buf(
 
 def with_registration(settings: Settings, obstacles: Sequence[str]) -> Settings:
     """The settings with `--registration auto` decided for all ranks, by what stands in the way of a
-    dma-buf on each ("" for nothing). Raises UsageError where one is asked for and cannot be."""
+    dma-buf on each ("" for nothing). Raises UsageError if one is asked for and cannot be."""
     if settings.memory == "host" or settings.registration == "regmr":
         return settings
     obstacle = next(filter(None, obstacles), "")

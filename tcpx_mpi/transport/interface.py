@@ -106,7 +106,7 @@ class RankContext:
     most_memory_bytes: int = 0
 
     def by_id(self) -> list[Any]:
-        """The buffers in the order of their ids, None where the schedule uses none."""
+        """The buffers in the order of their ids, None if the schedule uses none."""
         return [self.buffers.get(buffer) for buffer in BufferId]
 
 

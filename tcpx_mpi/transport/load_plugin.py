@@ -100,8 +100,8 @@ class LoadedPlugin:
         return self.nics[device]
 
     def another_context(self) -> Any:
-        """A handle for one more user in this process, who finalizes it: a context of its own where
-        the version has contexts, and `handle` itself where it is initialised once a process."""
+        """A handle for one more user in this process, who finalizes it: a context of its own if the
+        version has contexts, else `handle` itself, which is initialised once a process."""
         if not self.handle.has_contexts:
             return self.handle
         context = _native.Plugin(self.file.path, self.file.abi)
@@ -129,7 +129,7 @@ def load_plugin(
 
     `tried`: `try_plugin` found nothing wrong on this node. `workers` are those of our own plugin
     where it is to move GPUs' memory; 0: its own default. `threads` will drive it.
-    Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
+    Raises UsageError, PluginMissing, or SetupFailed if init or the device list fails.
     """
     if not tried:
         try_plugin(settings, environ)
@@ -207,8 +207,8 @@ def _chosen(
 def _require_interfaces(
     file: PluginFile, devices: Sequence[str], environ: Mapping[str, str]
 ) -> None:
-    """Raises RefusedAfterInit where the plugin has not all devices that were asked for, or none of
-    them; SetupFailed where it has none and nothing was asked for."""
+    """Raises RefusedAfterInit if the plugin has not all devices that were asked for, or none of
+    them; SetupFailed if it has none and nothing was asked for."""
     variable, spec = interface_choice(file.name, environ)
     here = read_interfaces()
     if not devices:
@@ -235,7 +235,7 @@ def _what_to_do(error: str, settings: Settings) -> str:
 
 
 def traps_of(environ: Mapping[str, str]) -> list[str]:
-    """softtcpx's traps that are set, NAME=VALUE; [] where there is but a choice of whom to trap."""
+    """softtcpx's traps that are set, NAME=VALUE; [] if there is but a choice of whom to trap."""
     found = {
         name: value
         for name, value in sorted(environ.items())

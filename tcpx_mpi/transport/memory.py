@@ -20,7 +20,7 @@ from tcpx_mpi.units import format_size
 
 
 def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str = "") -> int:
-    """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
+    """How buffers of this kind are registered; raises UsageError if the plugin has no such."""
     asked_by = asked_by or f"--memory {kind}"
     if kind == "emulated" and not is_softtcpx(plugin.file.name):
         # TCPX would take such pages for a GPU's, and where its queue is no CPU can read.
@@ -62,7 +62,7 @@ def setup_gpu(
 
 
 def visible_gpus() -> Sequence[Mapping[str, Any]]:
-    """[] where there is no driver."""
+    """[] if there is no driver."""
     try:
         return _native.cuda_devices()
     except _native.CudaUnavailable:
@@ -75,7 +75,7 @@ def slot_buffers(
     """Buffers of these bytes in host memory, those of 0 left out.
 
     `free` is the node's, 0 if unknown. Raises UsageError where it is too little for each rank,
-    SetupFailed where memory is refused.
+    SetupFailed if memory is refused.
     """
     needed = sum(sizes.values())
     share = free // placement.local_ranks

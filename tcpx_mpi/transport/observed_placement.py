@@ -35,7 +35,7 @@ _LONGEST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class ThreadState:
-    """A thread at one instant; -1 where the kernel does not say, 0 run time if it is gone."""
+    """A thread at one instant; -1 if the kernel does not say, 0 run time if it is gone."""
 
     cpu: int
     run_ns: int
@@ -104,7 +104,7 @@ class Kernel:
             os.close(self._descriptors.popitem()[1])
 
     def _text(self, path: str) -> str:
-        """What a file says now; "" where it cannot be read, or is no more."""
+        """What a file says now; "" if it cannot be read, or is no more."""
         try:
             if path not in self._descriptors:
                 self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -114,7 +114,7 @@ class Kernel:
 
 
 def process_cpu_ns(process: int) -> int:
-    """CPU time of all threads of a process; -1 where the kernel does not say, or it is gone."""
+    """CPU time of all threads of a process; -1 if the kernel does not say, or it is gone."""
     # Made of a process as clock_getcpuclockid does it: its scheduled time.
     clock = (~process << 3) | 2
     try:

@@ -23,8 +23,8 @@ class Batch:
     late: bool
     #: Time from the start to the end of the batch.
     elapsed_ns: int
-    #: Peers that are told apart, and int64[iteration, source]: when all of a peer's bytes were
-    #: there, from the start of the iteration; negative where they came before it. Empty where
+    #: Peers that are told apart, and int64[iteration, source], ns: time from the start of the
+    #: iteration until all of a peer's bytes were there; negative: before the start. Empty if
     #: lanes are timed.
     sources: list[int]
     arrivals: Int64s
@@ -35,8 +35,8 @@ class Batch:
 def batch_of(stamps: _native.Stamps, timed_lanes: tuple[int, int] | None = None) -> Batch:
     """Durations from instants: an iteration starts when the one before it is complete.
 
-    With `timed_lanes` its time is from when all bytes of the first lane were there until all of
-    the second were; the other phases are from its start all the same.
+    With `timed_lanes` its time runs from the last byte of the first lane to the last of the second;
+    the other phases still run from its start.
     """
     end = stamps.end
     start = np.concatenate([[stamps.start], end[:-1]]).astype(np.int64)
@@ -87,7 +87,7 @@ def joined_batch(parts: list[Batch]) -> Batch:
 
 
 def add_network(row: RankRow, before: _native.SocketTotals, after: _native.SocketTotals) -> None:
-    """Bytes by TCP_INFO, -1 where not every socket of the plugin can be read."""
+    """Bytes by TCP_INFO, -1 if not every socket of the plugin can be read."""
     known = after["readable"] > 0 and after["readable"] == after["count"]
     if not known or row.net_sent < 0:
         row.net_sent = row.net_received = row.tcp_retransmits = -1

@@ -11,7 +11,7 @@ _PAGE = 4096
 #: No row needs more slots: poisoning them takes longer than any batch of such small messages.
 _MOST_SLOTS = 1 << 20
 #: Words of 8 bytes that an iteration takes on a rank when its batch has ended: 5 in the engine, 3
-#: that Python has of them, 5 of samples; and for each source that is counted apart, one of each.
+#: in Python's copy, 5 of samples; and 1 of each for a source that is counted apart.
 _STAMP_WORDS = 13
 _SOURCE_WORDS = 3
 
@@ -60,9 +60,9 @@ def slots_for(
 ) -> int:
     """How many slots a row has, from the largest slot (send + receive) of any rank.
 
-    At least 2; else as many as iterations, and more where that is needed to be beyond the
-    last-level cache (twice its size over the ranks of a node), within `memory_bytes` a rank, with
-    the bytes of time stamps that each takes (`stamp_bytes`).
+    At least 2; as many as iterations, or more to reach beyond the last-level cache (twice its size
+    over the ranks of a node). All fit into `memory_bytes` a rank, with the bytes of time stamps
+    that each takes (`stamp_bytes`).
     """
     beyond_cache = -(-2 * llc_bytes // (slot_bytes * local_ranks))
     fit = memory_bytes // (slot_bytes + stamps)

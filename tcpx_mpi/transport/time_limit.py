@@ -27,7 +27,7 @@ def end_by_ns(timeout_s: float) -> int:
 
 
 def require_time(timeout_s: float, done: str) -> None:
-    """Raises Stalled where `-T` is over by now; `done` is what took the time."""
+    """Raises Stalled if `-T` is over by now; `done` is what took the time."""
     if 0 < end_by_ns(timeout_s) < _native.now_ns():
         age_s = (_native.now_ns() - began_ns()) / 1e9
         raise Stalled(

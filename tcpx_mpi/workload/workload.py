@@ -74,7 +74,7 @@ class Workload:
     def placed(self, settings: Settings) -> Workload:
         """The same by the settings of ranks that have taken their places: chunks may be smaller.
 
-        Raises UsageError where a schedule then takes too much memory.
+        Raises UsageError if a schedule then takes too much memory.
         """
         placed = copy.copy(self)
         placed.settings = settings

@@ -257,7 +257,7 @@ class RollCall:
             yield peer
 
     def _take_from(self, tag: int) -> int | None:
-        """Who sent the next message of this tag that is there; None where there is none."""
+        """Who sent the next message of this tag that is there; None if there is none."""
         from mpi4py import MPI
 
         status = MPI.Status()

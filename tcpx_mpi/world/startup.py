@@ -30,7 +30,7 @@ def start(
     """Initialise MPI (once a process) and return the world.
 
     `tcp_only`: messages between ranks of a node must not take a short cut through memory. Raises
-    PluginMissing where no MPI library can be loaded, SetupFailed where it is not the launcher's.
+    PluginMissing if no MPI library can be loaded, SetupFailed where it is not the launcher's.
     """
     launched = under_launcher(environ)
     _native.watch_waits_for("the MPI library to be loaded")

@@ -5,7 +5,7 @@
 
 namespace tcpx::nixl {
 
-// One whose init_failed() is true where it cannot be made: the reason is on stderr.
+// One whose init_failed() is true if it cannot be made: the reason is on stderr.
 Backend* make_backend(const InitParams& init);
 
 }  // namespace tcpx::nixl

@@ -92,8 +92,8 @@ void Core::make_path() {
   }
 }
 
-// Whether the plugin does is known when the first is registered, for a session has one GPU; and the
-// driver is not begun for who has none, as a process may fork after this.
+// Whether the plugin does is known when the first is registered: a session has one GPU. The driver
+// is not begun for a process without one, which may fork after this.
 bool Core::may_take_gpu_memory() const {
   static const bool has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
   return has_driver;

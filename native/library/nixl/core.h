@@ -1,8 +1,8 @@
 // The engine without NIXL's types of classes: links, memory, requests, and who drives them.
 //
-// Whoever asks for something makes progress (check, fetch); where NIXL wants a progress thread, one
-// does what nobody asks for, and sleeps on the control streams while nothing is under way. One lock
-// guards all; no call waits for the network but deregister.
+// A caller's check and fetch make progress. If NIXL wants a progress thread, one makes progress
+// between them, and sleeps on the control streams while nothing is under way. One lock guards all;
+// no call waits for the network but deregister.
 #pragma once
 
 #include <atomic>

@@ -5,7 +5,7 @@
 
 namespace tcpx::nixl {
 
-// "" where it has; else why not: what was looked for, where, and what to do.
+// "" if it has; else why not: what was looked for, where, and what to do.
 std::string why_not_this_nixl();
 
 }  // namespace tcpx::nixl

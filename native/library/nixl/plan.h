@@ -2,11 +2,11 @@
 // has as many bytes there as here.
 //
 // Where the bound lies. A segment of `stage_below` bytes or more travels from its place to its
-// place, as one message. Smaller ones that follow each other are gathered, whole, into messages of
-// at most `stage_bytes` through a bounce buffer on each side: a copy of 4 KiB costs a tenth of what
-// the plugin's isend and irecv of it would. A small one between two large ones is not worth that
-// and travels alone. Memory of a GPU is never staged: one message a segment. What is longer than
-// `kMostMessage` is cut: progress is seen by messages that end.
+// place, as one message. Smaller ones in a row are gathered, whole, into messages of at most
+// `stage_bytes` through a bounce buffer on each side: a copy of 4 KiB costs a tenth of an isend and
+// irecv of it. A small one between two large ones is not worth that and travels alone. Memory of a
+// GPU is never staged: one message a segment. What is longer than `kMostMessage` is cut: progress
+// is seen by messages that end.
 #pragma once
 
 #include <cstddef>

@@ -66,8 +66,8 @@ class FrameReader {
   size_t begin_ = 0, end_ = 0;
 };
 
-// The handshake. Whoever was connected to says a random challenge; whoever connects answers with a
-// hello, and a proof over all of it and the challenge that it has the target's token; the target
+// The handshake. The target, which was connected to, sends a random challenge. The initiator
+// answers with a hello and a proof, over both, that it has the target's token. The target answers
 // with a welcome and its own proof, over the hello's random attempt, too. So the token is on no
 // wire, what was recorded is of no use to anybody, and nothing of a hello is read before its proof.
 struct Greeting {  // kHello and kWelcome

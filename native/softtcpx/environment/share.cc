@@ -24,7 +24,7 @@ constexpr int64_t kOtherThreads = 2;
 constexpr char kName[] = "softtcpx/";
 constexpr char kGroups[] = "/sys/fs/cgroup";
 
-// False where there is no such process in sight.
+// False if there is no such process in sight.
 bool affinity_of(pid_t process, Cpus* cpus) {
   unsigned long words[Cpus().size() / (8 * sizeof(unsigned long))] = {};
   if (::sched_getaffinity(process, sizeof words, reinterpret_cast<cpu_set_t*>(words)) != 0)

@@ -1,7 +1,7 @@
 // How many of this machine's cores a process has for its workers, where nobody says how many
-// workers there are. What a host of ours sets in the environment NCCL does not, so softtcpx looks
-// around by itself: at the CPUs that it is allowed, and at the other processes of this node that
-// have it loaded and share them.
+// workers there are. NCCL does not set in the environment what a host of ours does. So softtcpx
+// looks by itself at the CPUs that it may use, and at other processes of this node that have it
+// loaded and share them.
 #pragma once
 
 #include <bitset>

@@ -75,7 +75,7 @@ struct Gpu {
 };
 // Whether the driver of this process makes dma-bufs of GPU memory.
 bool exports_dma_buf();
-// False where there is no driver, or no context is current on this thread. Throws CudaError when
+// False if there is no driver, or no context is current on this thread. Throws CudaError when
 // the current one has failed.
 Gpu current_gpu();
 

@@ -54,7 +54,7 @@ class Comm : public Object {
   void note_woken() const;
 
   // Before GPU memory is registered: whatever moving it takes. Throws CudaError or
-  // std::system_error; false where this connection was made without a GPU and it is too late.
+  // std::system_error; false if this connection was made without a GPU and it is too late.
   virtual bool serve_gpu_memory(const Gpu& gpu) = 0;
 
   const Device& device() const { return device_; }

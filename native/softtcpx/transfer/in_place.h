@@ -1,6 +1,6 @@
 // Receives of the kind that puts data in place (SOFTTCPX_LIKE=direct): how bytes get into memory
-// that is a GPU's, or stands for one, what of them is hidden until it is flushed, and what a caller
-// has in its hands of several receives, or of a flush.
+// that is a GPU's, or stands for one; which bytes are hidden until a flush; and the requests of a
+// group of receives and of a flush.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class InPlace {
 
   // The caller's part.
   // What moving bytes into such memory takes, before the first receive of it. Throws CudaError,
-  // std::system_error. False where this connection moves bytes into another GPU.
+  // std::system_error. False if this connection moves bytes into another GPU.
   bool serve(Memory memory, const Gpu& gpu);
   bool serves(Memory memory, const Gpu& gpu) const;
   Ticket* take_ticket();  // null: all are taken

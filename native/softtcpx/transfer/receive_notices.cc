@@ -6,7 +6,7 @@
 
 namespace softtcpx {
 
-// What the sender is to be told of next; false where it knows all.
+// What the sender is to be told of next; false if it knows all.
 bool ReceiveNotices::next(uint64_t posted) {
   if (credited_ != posted) {
     credited_ = posted;

@@ -104,10 +104,10 @@ void RecvComm::prepare(Request& request, uint64_t) {
   request.left = 1;  // until a header says how much it is
 }
 
-// Data flows one way only here, so that every small message costs an acknowledgement of its own,
-// and a fifth of the round trip of 8 bytes, unless the kernel is asked to hold them back. It
-// forgets that after 40 ms without traffic: hence again and again. Where bytes are not held this is
-// not done either: a window without room for a segment opens by acknowledgements alone.
+// Data flows one way only here: unless the kernel is asked to hold acknowledgements back, every
+// small message costs one of its own, a fifth of the round trip of 8 bytes. It forgets that after
+// 40 ms without traffic: hence again and again. Where bytes are not held this is not done either: a
+// window without room for a segment opens by acknowledgements alone.
 void RecvComm::while_idle() {
   const int off = 0;
   for (size_t i = 0; i < sockets_.data.size(); ++i) {

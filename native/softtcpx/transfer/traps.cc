@@ -15,7 +15,7 @@ int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-// -1 where no launcher has numbered this process.
+// -1 if no launcher has numbered this process.
 int64_t own_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
     const char* text = std::getenv(name);

@@ -36,7 +36,7 @@ class PointToPoint(NamedTuple):
 class Collective(NamedTuple):
     """A collective at addresses; `call` is NCCL's name, the numbers those of our element types.
 
-    `redop` is None where it only moves; `factor` is what `mulsum` multiplies by.
+    `redop` is None if it only moves; `factor` is what `mulsum` multiplies by.
     """
 
     call: str

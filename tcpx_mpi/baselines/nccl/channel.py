@@ -33,7 +33,7 @@ class Channel:
         self._incoming, self._outgoing = bytearray(), bytearray()
 
     def send(self, message: object) -> None:
-        """Waits until it is taken. Raises Closed where nobody is left to read it."""
+        """Waits until it is taken. Raises Closed if nobody is left to read it."""
         self.post(message)
         self.flush(None)
 

@@ -39,7 +39,7 @@ class Call:
     #: As the call counts: elements of a send, or of a receive.
     count: int
     element: ElementType
-    #: None where it only moves.
+    #: None if it only moves.
     redop: ReduceOp | None
     #: What `mulsum` multiplies this rank's elements by.
     factor: float

@@ -68,7 +68,7 @@ class CompanionProcess:
     def ask(self, request: str, *arguments: object, patience_s: float) -> Any:
         """The answer to a request of `companion.Companion`.
 
-        Raises CompanionFailed where it fails or does not come, after which the companion is gone,
+        Raises CompanionFailed if it fails or does not come, after which the companion is gone,
         and Interrupted on a signal.
         """
         self.request(request, *arguments)

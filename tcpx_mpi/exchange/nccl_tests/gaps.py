@@ -15,8 +15,8 @@ _SHOWN = 5
 
 
 def missing_rows(log: Log) -> list[str]:
-    """What rows of a log with a footer are not there, a text for each pass; [] where all are, or
-    where the log does not say what was asked for."""
+    """Missing rows of a log with a footer, a text for each pass; [] if none is missing, or if the
+    log does not say what was asked for."""
     asked = log.asked_count()
     if not _tells_what_was_asked(log):
         return []
@@ -80,7 +80,7 @@ def _text(
 
 
 def _sizes_without_row(log: Log, sizes: Sequence[int], missing: int) -> list[int]:
-    """The sizes that were asked for and have no row; [] where rounding leaves that open."""
+    """The sizes that were asked for and have no row; [] if rounding leaves that open."""
     if log.asked_count() > MOST_SIZES:
         return []
     asked = log.asked_sizes()

@@ -59,7 +59,7 @@ def run_of(log: Log) -> Run:
 def write_run(run: Run, path: str) -> str:
     """Write a run to a new file, `path` or the first free name beside it; return the name.
 
-    Raises OutputFailed where it cannot be filled; nothing is left then.
+    Raises OutputFailed if it cannot be filled; nothing is left then.
     """
     writer = RunWriter(path, "--output")
     try:

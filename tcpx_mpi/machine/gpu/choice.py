@@ -26,7 +26,7 @@ def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
 
 
 def obstacle_of_baselines(against: Sequence[str]) -> str:
-    """Why runs beside these baselines cannot use a GPU's memory; "" where they can."""
+    """Why runs beside these baselines cannot use a GPU's memory; "" if they can."""
     name = next((each for each in against if each in _HOST_BASELINES), "")
     return name and f"--against {name} moves host memory"
 
@@ -48,7 +48,7 @@ def obstacle_to_cuda(
     host: str,
     needs_pci: bool = False,
 ) -> str:
-    """Why this rank cannot use a GPU's memory, with what to do; "" where it can.
+    """Why this rank cannot use a GPU's memory, with what to do; "" if it can.
 
     `properties` is what the plugin of that name says of the rank's device. TCPX `needs_pci`: it
     crashes if it is given GPU memory on a NIC without a PCI device.
@@ -75,7 +75,7 @@ def obstacle_to_cuda(
 
 
 def obstacle_of_host(host: str) -> str:
-    """Why no process of this host can use a GPU's memory, whatever its plugin and place; "" where
+    """Why no process of this host can use a GPU's memory, whatever its plugin and place; "" if
     one may."""
     try:
         _native.cuda_devices()

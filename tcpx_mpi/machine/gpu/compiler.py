@@ -25,7 +25,7 @@ def nvrtc_folders(search: Sequence[str], environ: Mapping[str, str]) -> list[str
 
 
 def kernel_cache(environ: Mapping[str, str]) -> str:
-    """The folder for compiled kernels, made if need be; "" where none can be."""
+    """The folder for compiled kernels, made if need be; "" if none can be."""
     base = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(base, "tcpx-mpi")
     try:
@@ -41,5 +41,5 @@ def configure_compiler() -> None:
 
 
 def nvrtc_version() -> str:
-    """Of what compiles kernels here. Raises CudaUnavailable where nothing does."""
+    """Of what compiles kernels here. Raises CudaUnavailable if nothing does."""
     return str(_native.nvrtc_found()[0])

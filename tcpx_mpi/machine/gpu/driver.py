@@ -28,7 +28,7 @@ def how_to_install_cupy() -> str:
 
 
 def ordinal_of(pci: str, devices: Sequence[Mapping[str, Any]]) -> int | None:
-    """CUDA's number of the GPU at a PCI address; None where CUDA does not show it.
+    """CUDA's number of the GPU at a PCI address; None if CUDA does not show it.
 
     Only the address is common to all: CUDA numbers the visible GPUs, by speed unless told.
     """

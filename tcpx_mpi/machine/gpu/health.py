@@ -20,7 +20,7 @@ class GpuHealth:
 
     def __init__(self, pci: str) -> None:
         self._nvml: Any = None
-        #: Why nothing can be read; "" where it can.
+        #: Why nothing can be read; "" if it can.
         self.obstacle = ""
         #: The driver's own version, "" where it is unknown.
         self.driver = ""

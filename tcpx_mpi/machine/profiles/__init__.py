@@ -102,7 +102,7 @@ class Profile:
         return f"no NIC {missing[0]}" if nic is None else f"NIC {missing[0]} {nic.state}"
 
     def require(self, topology: Topology, host: str) -> None:
-        """Raises UsageError where this machine lacks a NIC or a CPU that the profile names."""
+        """Raises UsageError if this machine lacks a NIC or a CPU that the profile names."""
         if what := self.lacks(topology):
             raise UsageError(f"{self.source}: {host} has {what}: use the profile of its machine")
         allowed = set(topology.limits.cpuset or topology.cpus)

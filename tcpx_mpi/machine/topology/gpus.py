@@ -73,7 +73,7 @@ def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
 
 
 def _by_nvml(file: str) -> list[Gpu] | None:
-    """None where NVML cannot tell, or lacks a function by which it would."""
+    """None if NVML cannot tell, or lacks a function by which it would."""
     try:
         library: Any = ctypes.CDLL(file)
         shut_down = library.nvmlShutdown

@@ -29,12 +29,12 @@ class Host:
     cpu_model: str
     #: The GPUs that this process may use: a launcher may give each rank of a node its own.
     gpus: tuple[Gpu, ...] = ()
-    #: What the kernel reads the time from, such as tsc; "" where it does not say.
+    #: What the kernel reads the time from, such as tsc; "" if it does not say.
     clock_source: str = ""
 
 
 def host_facts(gpus: Sequence[Gpu]) -> Host:
-    """The host as this process sees it, with these GPUs; 0 or "" where the system does not say."""
+    """The host as this process sees it, with these GPUs; 0 or "" if the system does not say."""
     boot = _read("/proc/sys/kernel/random/boot_id")
     return Host(
         name=socket.gethostname(),

@@ -52,7 +52,7 @@ class Limits:
 
     #: CPUs of the affinity mask.
     affinity: tuple[int, ...]
-    #: CPUs of the cgroup; empty where it does not say.
+    #: CPUs of the cgroup; empty if it does not say.
     cpuset: tuple[int, ...]
     #: CPUs' worth of time that the cgroup grants; 0 for no limit.
     cpu_quota: float
@@ -89,8 +89,8 @@ class Topology:
         return next((nic for nic in self.nics if nic.name == name), None)
 
     def line_rate_mbps(self, interface: str, stated: int) -> int:
-        """What the link of an interface carries; -1 where its driver does not know, and of a
-        virtual one, whose driver makes a number up.
+        """Speed of an interface's link; -1 if its driver does not know, or if it is virtual and its
+        driver makes a number up.
 
         `stated` is a plugin's word, which must have a number for any: it holds where this machine
         has no interface of that name.
@@ -112,7 +112,7 @@ class Topology:
         return known.get(numa_node, self.cpus)
 
     def numa_of_cpu(self, cpu: int) -> int:
-        """The NUMA node of a CPU, -1 where unknown."""
+        """The NUMA node of a CPU, -1 if unknown."""
         return next((node.number for node in self.numa_nodes if cpu in node.cpus), -1)
 
     def distance(self, gpu: Gpu, nic: Nic) -> tuple[Distance, int]:

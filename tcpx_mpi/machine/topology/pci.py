@@ -46,8 +46,8 @@ def pci_function(path: str) -> str:
 
 
 def distance(path: str, numa_node: int, other: str, other_numa_node: int) -> tuple[Distance, int]:
-    """How far two devices are by their sysfs paths and NUMA nodes (-1: unknown), and how many PCI
-    bridges they have in common, which tells a near switch from a far one."""
+    """Distance of two devices by their sysfs paths and NUMA nodes (-1: unknown), and the number of
+    PCI bridges that they share, which tells a near switch from a far one."""
     bridges, others = bridges_of(path), bridges_of(other)
     common = 0
     for mine, theirs in zip(bridges, others, strict=False):

@@ -59,7 +59,7 @@ def gpu_facts(gpus: Sequence[Gpu]) -> list[dict[str, str]]:
 
 
 def _bounded(tree: Tree, what: str, found: list[_Part]) -> list[_Part]:
-    """The same. Raises UsageError where a file tells more than any machine has: each is held
+    """The same. Raises UsageError if a file tells more than any machine has: each is held
     against each other."""
     most = _MOST[what]
     if not tree.live and len(found) > most:

@@ -22,7 +22,7 @@ OPTION = "--html"
 def require_page_possible(path: str) -> None:
     """Refuses, before any work, a page that could not be written; creates nothing.
 
-    Raises UsageError for a name that is taken or no name of a new file, PluginMissing where a
+    Raises UsageError for a name that is taken or no name of a new file, PluginMissing if a
     library of the extra is not installed.
     """
     require_new(path, OPTION)
@@ -40,7 +40,7 @@ def write_html(run: Run, path: str, plugin_trace: str | None = None) -> None:
     """Writes the page of a run, whole or not, to `path`, which must not exist. `plugin_trace`:
     SOFTTCPX_TRACE where it is not that of the run.
 
-    Raises UsageError where it exists or cannot be made, and OutputFailed, leaving no half of a
+    Raises UsageError if it exists or cannot be made, and OutputFailed, leaving no half of a
     file, where it cannot be filled.
     """
     from tcpx_mpi.report.html.page import page_of

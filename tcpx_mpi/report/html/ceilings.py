@@ -18,7 +18,7 @@ class LineRate:
 
 
 def line_rate(header: RunHeader) -> LineRate:
-    """The line rate of the rank with the least of it; NaN where none is known or none applies."""
+    """The line rate of the rank with the least of it; NaN if none is known or none applies."""
     if len({info.node for info in header.ranks}) < 2:
         return LineRate(math.nan, "no NIC line rate: all ranks are on one node, so nothing left it")
     if any(info.nic_speed_mbps <= 0 for info in header.ranks):

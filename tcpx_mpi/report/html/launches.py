@@ -27,12 +27,12 @@ _MARKERS = (("series-1", "o"), ("series-2", "s"))
 
 @dataclass(frozen=True)
 class Side:
-    """The launches of a file; `name` tells two files apart, "" where there is one."""
+    """The launches of a file; `name` tells two files apart, "" if there is one."""
 
     name: str
     #: When each of them began.
     starts: list[str]
-    #: The typical time of each row in each launch, ns, float64[launch]; NaN where there is none.
+    #: The typical time of each row in each launch, ns, float64[launch]; NaN if there is none.
     times_ns: Mapping[str, Float64s]
 
 

@@ -121,7 +121,7 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
 
 
 def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
-    """Every row against every baseline that took turns with it; None where none did."""
+    """Every row against every baseline that took turns with it; None if none did."""
     found = [(summary, ratio) for summary in summaries for ratio in summary.ratios.values()]
     if not found:
         return None
@@ -138,7 +138,7 @@ def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
 
 
 def baselines_table(header: RunHeader) -> Table | None:
-    """What ran beside the plugin, and how it was set; None where nothing did."""
+    """What ran beside the plugin, and how it was set; None if nothing did."""
     if not header.baselines:
         return None
     return Table(
@@ -283,7 +283,7 @@ def _ratio_line(summary: RowSummary, ratio: Ratio) -> Line:
 
 
 def _decided(ratio: Ratio) -> str:
-    """What the interval says; nothing where 1 lies in it."""
+    """What the interval says; nothing if 1 lies in it."""
     if ratio.void:
         return f"void: {ratio.void}"
     if not math.isfinite(ratio.ci_low):
@@ -367,7 +367,7 @@ def _most_telling(summaries: Sequence[RowSummary], limit: int) -> list[RowSummar
 
 
 def left_out(shown: int, total: int, things: str) -> str:
-    """The sentence about what a table does not show; "" where it shows all."""
+    """The sentence about what a table does not show; "" if it shows all."""
     if shown == total:
         return ""
     return f"{shown:,} of {total:,} {things}, are shown; all are in the result file."

@@ -29,8 +29,8 @@ from tcpx_mpi.schedule.table import (
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What stands in a rank's memory at the start of an iteration: its payload, in SEND, or, where
-    `held` has rows of (RECV block, block of the payload), in RECV."""
+    """A rank's memory at the start of an iteration: its payload in SEND, or in RECV if `held` has
+    rows of (RECV block, block of the payload)."""
 
     payload: BlockTable
     held: Sequence[tuple[int, int]] | None = None
@@ -112,7 +112,7 @@ class State:
         return None
 
     def message(self, queue: Queue) -> Message:
-        """What the head of a queue posts. Raises ScheduleError where it reads unwritten bytes."""
+        """What the head of a queue posts. Raises ScheduleError if it reads unwritten bytes."""
         iteration, step, chunk = self.head(queue)
         start = chunk * self.chunk_bytes
         length = min(self.chunk_bytes, int(self.sizes.length[step]) - start)
@@ -124,7 +124,7 @@ class State:
         return Message(iteration, step, chunk, length, origins)
 
     def _read(self, iteration: int, step: int, chunk: int, length: int) -> NDArray[np.int64]:
-        """A chunk of the source of a step; raises ScheduleError where nobody has written it."""
+        """A chunk of the source of a step; raises ScheduleError if nobody has written it."""
         buffer_id = BufferId(self.schedule.table[step, Column.SRC_BUFFER])
         offset = int(self.sizes.src_offset[step]) + chunk * self.chunk_bytes
         memory = self.memory[iteration][buffer_id]

@@ -27,15 +27,15 @@ class Events:
         self._count = 0
         self._heap: list[tuple[float, int, int, _Chunk]] = []
         self._work: deque[Queue] = deque()
-        #: Of each NIC: chunks that wait to leave it, or, where it is half duplex, to come in;
-        #: whether it is busy with one; else, until when it takes in those on their way.
+        #: By NIC: chunks that wait to leave it or, if it is half duplex, to come in; whether it is
+        #: busy with one; until when it takes in those on their way.
         self._waiting: list[deque[tuple[_Chunk, bool]]] = [deque() for _ in range(nics)]
         self._busy = [False] * nics
         self._in_until = [0.0] * nics
         self.sent_bytes = [0] * nics
 
     def run(self) -> None:
-        """Until all iterations are complete. Raises ScheduleError where they cannot be."""
+        """Until all iterations are complete. Raises ScheduleError if they cannot be."""
         for rank in self._ranks:
             if not rank.steps:
                 rank.finished = self._iterations

@@ -58,7 +58,7 @@ def predict(
 ) -> Prediction:
     """`iterations` of a pattern back to back, from a start of all ranks at once.
 
-    `symmetric`: use the symmetry that the pattern declares. Raises UsageError where that is more
+    `symmetric`: use the symmetry that the pattern declares. Raises UsageError if that is more
     than can be simulated.
     """
     symmetry = pattern.symmetry(world) if symmetric else None

@@ -250,7 +250,7 @@ class TCPX_P2P_API Transfer {
   // a message that is shorter by less than its last chunk completes the receive. Throws as
   // post_send.
   void post_recv(uint64_t mem_id, uint64_t offset, uint64_t bytes);
-  // Several messages in this order under one lock; all of them, or none where it throws.
+  // Several messages in this order under one lock; all of them, or none if it throws.
   void post_sends(const std::vector<Piece>& pieces);
   void post_recvs(const std::vector<Piece>& pieces);
 
@@ -324,18 +324,18 @@ class TCPX_P2P_API Session {
   std::vector<std::string> remotes() const;
   // Without progress and without an exception; kClosed for a remote that is not known.
   RemoteStage remote_stage(const std::string& remote) const;
-  // What has ended the remote, "" where nothing has; and its status.
+  // What has ended the remote, "" if nothing has; and its status.
   std::string remote_error(const std::string& remote) const;
   Status remote_status(const std::string& remote) const;
   // Ends the remote, for a reason that its transfers then tell as kRemoteFailed. No further call
-  // of the plugin is made for it but those that close. Nothing where it has ended before.
+  // of the plugin is made for it but those that close. Nothing if it has ended before.
   void fail_remote(const std::string& remote, const std::string& reason);
   // Closes its connections, which leaves all memory unused by it; what is not complete is lost, and
   // its transfers then throw kClosed. The other side must have received everything before: a sender
   // that closes early can give its receiver an error for data that is whole. Its name may be used
   // anew. Connections that are still coming up, which no plugin takes back, go on to their end with
   // progress, and are closed then; where 256 of them have none, listen and load_remote_conn_info
-  // throw kSetupFailed. Nothing for a remote that is not known. Throws kPluginFailed where the
+  // throw kSetupFailed. Nothing for a remote that is not known. Throws kPluginFailed if the
   // plugin refuses, when all is closed; kGpuFailed where a GPU does not end its unpacks, and the
   // connections stay open then.
   void close_remote(const std::string& remote);
