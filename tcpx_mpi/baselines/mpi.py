@@ -42,7 +42,7 @@ _MOST_BYTES = 1 << 30
 
 
 class _Flow:
-    """What goes to, or comes from, one rank on one lane, in order."""
+    """The messages to, or from, one rank on one lane, in order."""
 
     def __init__(self, op: Op, peer: int, lane: int) -> None:
         self.op, self.peer, self.tag = op, peer, lane

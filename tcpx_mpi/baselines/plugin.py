@@ -110,7 +110,7 @@ def device_of(plugin: LoadedPlugin, interface: str) -> int:
 
 
 def info_of(engine: RankEngine) -> BaselineInfo:
-    """What stands in the header: which file it is, and how it is connected."""
+    """The header's entry: the plugin's file, and how it is connected."""
     file, totals = engine.plugin.file, engine.native.sockets()
     known = moves_all_by_tcp(file.name)
     return BaselineInfo(

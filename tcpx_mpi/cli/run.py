@@ -39,7 +39,7 @@ _EXAMPLES = (
 
 
 def bare_flags(options: Iterable[Option]) -> set[str]:
-    """Of options: the flags that may stand without a value."""
+    """The flags of options that may stand without a value."""
     return {flag for option in options if option.may_be_bare for flag in option.flags}
 
 
@@ -143,7 +143,7 @@ def _settings(
 
 
 def _pattern_asked(values: Mapping[str, str | None]) -> object:
-    """That of the command line, else of the file of --config."""
+    """The pattern of the command line, else of the file of --config."""
     if values["pattern"] is None and values["config"] is not None:
         return read_config(values["config"]).get(PATTERN)
     return values["pattern"]
@@ -154,7 +154,7 @@ def _needs(settings: Settings) -> admission.Needs:
 
 
 def refuse(error: UsageError, arguments: list[str]) -> int:
-    """What becomes of a command line that cannot be parsed: ranks say it once, between them."""
+    """Refuses a command line that cannot be parsed; of all ranks one prints it."""
     if under_launcher(os.environ) is None:
         raise error
     return _as_rank(error, arguments)

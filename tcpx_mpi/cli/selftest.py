@@ -81,7 +81,7 @@ def _callback(
 
 
 def _settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Settings]:
-    """What streams and round trips are measured by."""
+    """The settings by which streams and round trips are measured."""
     return [admission.read_settings({**values, **fixed}, environ) for fixed in _MEASURED]
 
 

@@ -63,7 +63,7 @@ def placed(
     host: str,
     environ: Mapping[str, str],
 ) -> list[Placement]:
-    """Where so many ranks of this node would go; nowhere if no NIC is up."""
+    """The places of the ranks of this node; none if no NIC is up."""
     variables = profiles.environment_of(profile, topology, environ)
     node = Node(
         host=host,

@@ -21,7 +21,7 @@ TEST_NAMES = {
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
-    """What `tcpx-mpi compare` prints, the verdict last."""
+    """The lines of `tcpx-mpi compare`, the verdict last."""
     lines = [f"# A: {_run_text(comparison.first)}", f"# B: {_run_text(comparison.second)}"]
     lines += [
         f"# differs: {each.section} {each.name}: {_value(each.first)} | {_value(each.second)}"

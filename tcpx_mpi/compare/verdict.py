@@ -27,7 +27,7 @@ class Verdict(enum.Enum):
 
     @property
     def exit_code(self) -> ExitCode:
-        """What `tcpx-mpi compare` ends with."""
+        """The exit code of `tcpx-mpi compare`."""
         return {
             Verdict.SAME: ExitCode.OK,
             Verdict.BETTER: ExitCode.BETTER,

@@ -338,7 +338,7 @@ def _progression(minimum: Value, maximum: Value, step: int, factor: int) -> tupl
 
 
 def _origin(found: Value) -> str:
-    """Where a value that was not typed just now is from."""
+    """The source of a value that was not typed on the command line."""
     if found.source.startswith("command line"):
         return ""
     return ", the default" if found.source == "default" else f", {found.source}"

@@ -120,7 +120,7 @@ class Bench:
         return self
 
     def read_properties(self, device: int) -> Properties:
-        """Of a device, and whoever connects by it goes by them from now on."""
+        """The properties of a device, which its connections go by from now on."""
         self.devices[device] = decode(self.abi, self.good("raw_properties", device, 0))
         return self.devices[device]
 
@@ -162,7 +162,7 @@ class Bench:
 
     @property
     def properties(self) -> Properties:
-        """Of the first device, over which messages go."""
+        """The properties of the first device, over which messages go."""
         return self.devices[0]
 
     @property
@@ -256,7 +256,7 @@ class Bench:
     # --- Messages -------------------------------------------------------------------------------
 
     def largest(self, wanted: int) -> int:
-        """So large a message, or the largest that this memory's requests carry."""
+        """A message's size, cut to the largest that a request of this memory carries."""
         return min(wanted, _UNPACK_REQUEST_BYTES) if self.gathers else wanted
 
     def try_send(
@@ -352,7 +352,7 @@ class Bench:
         return [found for found in sizes if found is not None]
 
     def _taken(self, receive: Receive, sizes: list[int]) -> None:
-        """What follows on a receive that is done: to its place, and its slot given back."""
+        """Puts a finished receive into its place, and gives its slot back."""
         if self.gathers:
             self._gather(receive)
         # NCCL flushes nothing if test writes no size; that is a clause of its own.
@@ -365,7 +365,7 @@ class Bench:
         self.consumed(receive)
 
     def flush(self, pair: Pair, *parts: Part) -> bool:
-        """What was put in place is made visible, as NCCL does it. False: done without a request."""
+        """Makes visible what was put in place, as NCCL does. False: done without a request."""
         addresses, sizes, regions = map(list, zip(*parts, strict=True))
         if not (request := self.good("iflush", pair.receive, addresses, sizes, regions)):
             return False
@@ -407,7 +407,7 @@ class Bench:
         return int(meta), int(bounce)
 
     def _gpu_bytes(self, address: int, size: int) -> Bytes:
-        """By a copy of the driver's, also where the messages are in memory of the host."""
+        """Bytes of a GPU, by the driver's copy, also for messages in memory of the host."""
         self.tell("reading the device block by CUDA")
         try:
             gpu = self.gpu or Gpu()

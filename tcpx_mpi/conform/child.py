@@ -38,7 +38,7 @@ class Target:
 
 
 def try_clause(clause: Clause, target: Target) -> Outcome:
-    """What comes of a clause. No process of it is left afterwards."""
+    """The outcome of a clause. No process of it is left afterwards."""
     with tempfile.TemporaryFile() as said:
         read, write = os.pipe()
         with warnings.catch_warnings():

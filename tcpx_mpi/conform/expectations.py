@@ -32,7 +32,7 @@ Excuses = Mapping[str, Excuse]
 
 
 def shipped_for(name: str) -> dict[str, Excuse]:
-    """What this package knows of a plugin that calls itself so."""
+    """The expectations that this package ships for a plugin of this name."""
     known: dict[str, Excuse] = {}
     for file in sorted(_SHIPPED.glob("*.toml")):
         content = read_toml("known", str(file), _FORM)

@@ -212,7 +212,8 @@ def _by_address(bench: Bench) -> _Register:
 
 
 def _by_dma_buf(bench: Bench, gpu: Gpu, offset: int) -> _Register:
-    """Of a dma-buf that begins so many bytes before; its descriptor is closed right after."""
+    """Registers by a dma-buf that begins `offset` bytes before; closes its descriptor right
+    after."""
 
     def register(comm: int, address: int, size: int) -> int:
         bench.stage = f"of {size} bytes at {offset} of a dma-buf"

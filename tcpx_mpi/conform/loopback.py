@@ -40,7 +40,7 @@ class Loopback:
         return self.bench.receive(self.pair, self.target, size, self.there, offset, tag)
 
     def receive_group(self, most: int) -> Receive:
-        """So many receives of a page each in one request, one behind the other."""
+        """`most` receives of a page each in one request, one behind the other."""
         where = [self.target.address + at * PAGE for at in range(most)]
         tags = [FIRST_TAG + at for at in range(most)]
         request = self.bench.good(

@@ -236,7 +236,7 @@ def _several_comms(bench: Bench) -> str:
 
 
 def _drive(bench: Bench, window: int, loopback: Loopback, seed: int) -> None:
-    """What one of two threads does: messages one after another, then comm after comm."""
+    """The work of one of 2 threads: messages one after another, then comm after comm."""
     choose = random.Random(seed)
     for _ in range(_LONG_RUN):
         receive = loopback.receive(PAGE)

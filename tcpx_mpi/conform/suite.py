@@ -42,7 +42,7 @@ class Version:
 
     @property
     def cannot_start(self) -> Result | None:
-        """Of the clauses without which there is no plugin to use, the one that failed."""
+        """The failed one of the clauses without which a plugin cannot be used."""
         return next((one for one in self.failed if one.clause.name in START), None)
 
     @property

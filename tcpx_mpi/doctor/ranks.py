@@ -92,12 +92,12 @@ class RankFacts:
 
     @property
     def on_sockets(self) -> Line | None:
-        """Where it says so."""
+        """The line that says so, or None."""
         return next((line for name, line in self.networks.items() if is_sockets(name)), None)
 
     @property
     def unknown(self) -> Line | None:
-        """Where it names a network of which nothing says whether it reaches GPU memory."""
+        """The line of a network that may or may not reach GPU memory."""
         chosen = {} if self.linked else self.chosen
         known = (
             line for name, line in chosen.items() if not (is_sockets(name) or _DIRECT.match(name))
@@ -206,7 +206,7 @@ class Job:
         return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in heard))
 
     def on_sockets(self, facts: RankFacts) -> Line | None:
-        """Where a rank says so; its choice says little while nothing leaves its node."""
+        """The line of a rank that says so; its choice says little while nothing leaves its node."""
         inside = facts.near or self._on_one_host
         leaves = facts.linked or self.spans or not inside
         return facts.on_sockets if leaves and not self.needs_no_network else None

@@ -95,7 +95,7 @@ def _of_rows(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Metric]
 
 
 def _labels(header: RunHeader | None) -> dict[str, str]:
-    """Of the whole run; the node is that of rank 0."""
+    """Labels of the whole run; the node is that of rank 0."""
     job = (header.environment if header is not None else os.environ).get("SLURM_JOB_ID", "unknown")
     if header is None:
         return {"slurm_job_id": job, "node": os.uname().nodename}

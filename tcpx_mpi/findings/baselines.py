@@ -37,7 +37,7 @@ def while_loaded(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
 
 
 def wrong_of_baselines(summaries: Sequence[RowSummary]) -> dict[str, Finding[str]]:
-    """By baseline what it delivered wrong: a run of such is not sound."""
+    """Wrong bytes by baseline: a run with any is not sound."""
     wrong: dict[str, int] = {}
     for ratio in (ratio for summary in summaries for ratio in summary.ratios.values()):
         if ratio.wrong:

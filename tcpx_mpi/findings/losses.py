@@ -69,7 +69,8 @@ def losses(header: RunHeader, rows: Sequence[Row]) -> Iterator[Finding[str]]:
 
 
 def _between_nodes(header: RunHeader, rows: Sequence[Row]) -> dict[Link, _Sent]:
-    """Of a run in rounds, in which a rank sends to one other in a row; only what is known."""
+    """The losses between nodes of a run in rounds, in which a rank sends to one other in a row;
+    only what is known."""
     node = {info.rank: info.node for info in header.ranks}
     found: dict[Link, _Sent] = defaultdict(_Sent)
     if header.averages_only or not has_rounds(header):

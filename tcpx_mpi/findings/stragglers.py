@@ -40,7 +40,8 @@ BySize = dict[int, dict[Link, Measured]]
 
 
 def links_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
-    """Of patterns whose links can be told apart; repeats of a link are taken together."""
+    """Links by size, of patterns whose links can be told apart; repeats of a link are taken
+    together."""
     found: dict[int, dict[Link, list[Measured]]] = defaultdict(lambda: defaultdict(list))
     for row in rows if not header.averages_only else []:
         if row.size_bytes:
@@ -54,7 +55,7 @@ def links_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
 
 
 def _one_direction(header: RunHeader, row: Row) -> dict[Link, Measured]:
-    """Of patterns in which each rank that receives has one sender, and waits for nobody else."""
+    """Links of patterns in which each receiving rank has one sender, and waits for nobody else."""
     found: dict[Link, Measured] = {}
     if not is_one_direction(header):
         return found
@@ -137,7 +138,7 @@ def _of_blocks(times: NDArray[np.float64]) -> Measured:
 
 
 def _half_round_trips(row: Row) -> dict[Link, Measured]:
-    """Where a rank has several peers at a time: half of the time there and back.
+    """Links of a rank with several peers at a time: half of the time there and back.
 
     A peer's bytes come as late as it began its iteration, and that is as late as what it waited
     for itself. In the sum of both directions neither this nor the clocks count: a later start adds
@@ -163,7 +164,7 @@ def _together(parts: Sequence[Measured]) -> Measured:
 
 
 def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]]:
-    """By size the pairs of rows in which the stragglers of a tournament meet others again."""
+    """Pairs by size of the rows in which the stragglers of a tournament meet others again."""
     places = places_of(header)
     if (
         places is None
@@ -183,7 +184,7 @@ def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[st
 
 
 def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
-    """By size who sent to whom how fast, of a run in rounds that is not too wide to be shown."""
+    """Speeds from rank to rank by size, of a run in rounds that is not too wide to be shown."""
     if not has_rounds(header) or header.world > _WIDEST:
         return {}
     return links_by_size(header, (row for row in rows if not row.pairs))

@@ -70,7 +70,7 @@ def below_minimum(header: RunHeader, summaries: Summaries) -> str:
 
 
 def errors_of(summaries: Summaries) -> list[str]:
-    """What was wrong in the bytes of this run and of its peers, a sentence each."""
+    """Wrong bytes of this run and of its baselines, a sentence each."""
     found = [*wrong_bytes(summaries), *wrong_of_baselines(summaries).values()]
     return [finding.text for finding in found]
 

@@ -22,7 +22,7 @@ _SLOWEST = 3
 
 
 class Figures:
-    """Of one row, each worked out when it is asked for; ns, GB/s, and NaN for what is unknown."""
+    """The figures of one row, each worked out on demand: ns, GB/s, NaN if unknown."""
 
     def __init__(self, run: Run, row: Row) -> None:
         self._header, self._row = run.header, row
@@ -37,7 +37,8 @@ class Figures:
 
     @functools.cached_property
     def p99_ns(self) -> float:
-        """Of single iterations; NaN below 299 of them, and where they came in bursts."""
+        """The 99th percentile of single iterations; NaN below 299 of them, and if they came in
+        bursts."""
         header, skip = self._header, self._header.plan.per_iter_skip
         summary = summarise(self._row, _SLOWEST, header.busbw_factor, header.time_divisor, skip)
         return without_gaps(header, summary).per_iteration.p99

@@ -48,7 +48,7 @@ class Judgement:
 
     @property
     def limits(self) -> list[tuple[GateFinding, Held]]:
-        """What was found of each limit."""
+        """The figure found for each limit."""
         return [(each, each.evidence) for each in self.findings if each.evidence is not None]
 
     def refusals(self) -> list[str]:
@@ -64,7 +64,7 @@ class Judgement:
         ]
 
     def lines(self) -> list[str]:
-        """For below a table: each limit with what was found, then the verdict and why."""
+        """Lines below a table: each limit with its figure, then the verdict and why."""
         by = f", by the median of {self.launches} launches" if self.launches > 1 else ""
         lines = [f"# Gate                 : {self.gate.path} ({self.gate.provenance}){by}"]
         for finding, held in self.limits:

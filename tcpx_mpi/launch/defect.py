@@ -19,7 +19,7 @@ def say_defect(name: str, error: BaseException) -> None:
 
 
 def tell_of_defect(error: BaseException, environ: Mapping[str, str]) -> None:
-    """As a rank; before MPI is there nobody else says it."""
+    """Prints a rank's defect; before MPI is there nobody else does."""
     launched = under_launcher(environ)
     if launched is None:
         return

@@ -52,13 +52,13 @@ def causes(ended: Mapping[int, int]) -> list[int]:
 
 
 def say_crashed(number: int) -> None:
-    """Of an mpirun that crashed as it ended the others, which is no error of the run's."""
+    """Prints that mpirun crashed as it ended the others, which is no error of the run's."""
     text = f"# mpirun itself crashed (signal {number}) as it ended the ranks"
     print(text, file=sys.stderr, flush=True)
 
 
 def say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
-    """Of a rank that a signal has ended, where no other was there to say so."""
+    """Prints that a signal has ended a rank, if no other rank was there to do so."""
     left = [str(rank) for rank in range(ranks) if rank not in ended] or ["one"]
     print(
         f"tcpx-mpi: error: rank {' or '.join(left)} was ended by signal {code - 128}; mpirun says "
@@ -69,7 +69,7 @@ def say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
 
 
 def code_of(code: int, killed: Sequence[str]) -> int:
-    """Of a process that ended so, or that we have killed for these reasons."""
+    """The exit code of a process that ended so, or that we have killed for these reasons."""
     if code >= 0:
         return code
     what = killed[0] if killed else f"mpirun was killed by signal {-code}"
@@ -78,6 +78,6 @@ def code_of(code: int, killed: Sequence[str]) -> int:
 
 
 def say_set_up_failed(late: Sequence[str]) -> int:
-    """Of ranks that the launcher's own deadline has ended."""
+    """Prints that the launcher's own deadline has ended the ranks."""
     print(f"tcpx-mpi: error: {late[0]}", file=sys.stderr, flush=True)
     return int(ExitCode.SETUP_FAILED)

@@ -47,7 +47,7 @@ class SetupTable:
         os.unlink(self.path)
 
     def waits(self) -> dict[int, Wait | None]:
-        """By rank, of those that have spoken; None for one whose set-up is over."""
+        """Waits by rank, of those that have spoken; None for one whose set-up is over."""
         found: dict[int, Wait | None] = {}
         for rank, text in enumerate(self._records()):
             since, _, what = text.partition(" ")
@@ -66,7 +66,7 @@ class SetupTable:
                     file.write(_TOLD.ljust(RECORD_BYTES, b"\0"))
 
     def ended(self) -> dict[int, int]:
-        """By rank, of those whose run is over: its exit code there."""
+        """Exit codes by rank, of those whose run is over."""
         codes = {rank: text.removeprefix(_ENDED) for rank, text in enumerate(self._records())}
         return {rank: int(code) for rank, code in codes.items() if code.isdecimal()}
 
@@ -84,7 +84,7 @@ class SetupTable:
 
 
 def record_end(path: str, rank: int, code: int) -> None:
-    """As the watch does, where there is none yet."""
+    """Records the end as the watch does, if there is no watch yet."""
     with contextlib.suppress(OSError), open(path, "r+b") as file:
         file.seek(rank * RECORD_BYTES)
         file.write(f"{_ENDED}{code}".encode().ljust(RECORD_BYTES, b"\0"))

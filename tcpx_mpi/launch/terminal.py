@@ -47,7 +47,7 @@ def can_erase(environ: Mapping[str, str]) -> bool:
 
 
 def own_terminal() -> Terminal | None:
-    """That of this process, which no launcher has started."""
+    """The terminal of this process, which no launcher has started."""
     return _terminal_of(os.getpid())
 
 
@@ -59,7 +59,7 @@ def variable_of(terminal: Terminal | None) -> str:
 
 
 def terminal_of_rank(environ: Mapping[str, str]) -> Terminal | None:
-    """That on which a rank's output is seen; None if there is none, or none is known."""
+    """The terminal that shows a rank's output; None if there is none, or none is known."""
     if TERMINAL_VARIABLE in environ:
         where, _, columns = environ[TERMINAL_VARIABLE].partition(" ")
         if where not in ("both", "stderr") or not columns.isdecimal():
@@ -84,7 +84,7 @@ def _terminal_of(pid: int) -> Terminal | None:
 
 
 def _columns(pid: int, descriptor: int) -> int | None:
-    """Of the terminal that a process has there; None if that is none."""
+    """The columns of a process's terminal at this descriptor; None if it is no terminal."""
     path = f"/proc/{pid}/fd/{descriptor}"
     try:
         if not stat.S_ISCHR(os.stat(path).st_mode):  # what is no device is not to be opened

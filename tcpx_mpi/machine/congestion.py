@@ -24,7 +24,7 @@ class Refusal:
 
 
 def kernels_own() -> str:
-    """What a fresh socket has here; "" where it is not known."""
+    """The congestion control of a fresh socket here; "" if unknown."""
     return _listed("tcp_congestion_control")
 
 

@@ -42,7 +42,7 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True)
 class Driver:
-    """Of one interface; "" if its driver, or this kernel, does not say."""
+    """The driver of one interface; "" if the driver, or this kernel, does not say."""
 
     driver: str = ""
     firmware: str = ""
@@ -113,7 +113,7 @@ def _offloads(asked: socket.socket, interface: bytes) -> str:
 
 
 def _flags(asked: socket.socket, interface: bytes, count: int) -> str:
-    """Where drivers have switches that the kernel has no name for."""
+    """Private flags: a driver's switches that the kernel has no name for."""
     count = min(count, _MOST_FLAGS)
     values = _value(asked, interface, _GPFLAGS) if count else None
     if not values:

@@ -128,7 +128,7 @@ WITHOUT_PMI = (
 
 
 def how_to_start(environ: Mapping[str, str], pattern: str) -> str:
-    """What to type, to somebody who started one process that nobody meets."""
+    """The command to type instead, for somebody who started one process alone."""
     if srun_without_pmi(environ):
         return WITHOUT_PMI
     return (
@@ -212,7 +212,7 @@ def _refuse_number(settings: Settings, world: int | None) -> None:
 
 
 def _refuse_node(settings: Settings, world: int | None) -> None:
-    """What this node has: the gate's file, and the devices that the profile names."""
+    """Refuses what this node lacks: the gate's file, the devices that the profile names."""
     if settings.gate_path is not None:
         from tcpx_mpi.gates import read_gate, require_judgeable  # numpy
 

@@ -44,7 +44,7 @@ class Costs:
         return self.others_ns_a_byte.get(algo, self.ns_a_byte)
 
     def facts(self) -> dict[str, str]:
-        """For the header of the run."""
+        """The costs as facts for the header of the run."""
         found = {
             "algo_latency_us": f"{self.latency_ns / 1e3:.2f}",
             "algo_gb_per_s": _gb_per_s(self.ns_a_byte),

@@ -93,7 +93,7 @@ def _alone(error: Interrupted, name: str) -> Interrupted:
 
 
 def _who_is_there(world: World) -> tuple[list[int], list[int]]:
-    """Of ranks that a launcher ends: which are there, and which have died."""
+    """Ranks that are there, and ranks that have died, of those that a launcher ends."""
     died, there = world.died(), world.living()
     if len(world.beside()) < world.size:  # those of other nodes are seen by others, or not at all
         heard = world.roll_call.present(died)

@@ -96,7 +96,7 @@ class _Account:
 
     @property
     def side(self) -> SideKey:
-        """Of the row."""
+        """The transport's side of the row."""
         if (loaded := self.work.pattern.loaded) is not None and loaded.alone is not None:
             return SideKey(place=LOADED)
         return SideKey(name_of(self.transport), IN_PLACE if self.work.in_place else "")

@@ -101,7 +101,7 @@ def by_ranks(texts: Sequence[Sequence[str]]) -> list[str]:
 
 
 def facts(host: Host, engine: RankEngine, told: Sequence[ToTell]) -> dict[str, str]:
-    """What is true of rank 0's host and plugin and may explain a number.
+    """Facts of rank 0's host and plugin that may explain a number.
 
     `told` has what the plugin of each rank has to tell.
     """

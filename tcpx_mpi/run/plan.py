@@ -110,7 +110,7 @@ class RowPlanner:
                     yield PlannedRow(facts, row.plan, row.until)
 
     def plan(self, rows: Sequence[PlannedRow]) -> Plan:
-        """What was asked for, for the record."""
+        """The plan as asked for, for the record."""
         s = self._settings
         slots = tuple(row.plan.slots for row in rows[: len(s.sizes)])
         options = {**s.plan_options(), "run_cycles": s.run_cycles * self._workload.cycles}

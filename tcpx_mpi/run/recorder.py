@@ -153,7 +153,7 @@ class Output:
         return header
 
     def _taken(self) -> list[str]:
-        """Of results whose name is taken those that they will get, if nobody takes these."""
+        """Names that results will get whose own is taken, if nobody takes these."""
         assert self._settings is not None
         named = {
             "-J": self._settings.json_path,
@@ -191,7 +191,7 @@ class Output:
         self._print([report.line_of(self._run.header, summary, self._screen)])
 
     def pairs_to_retest(self) -> dict[int, list[str]]:
-        """By size the pairs of further rows, in which stragglers of a tournament meet others."""
+        """Pairs by size of further rows, in which stragglers of a tournament meet others."""
         if self._run is None:
             return {}
         return pairs_to_retest(self._run.header, self._run.rows)
@@ -296,7 +296,7 @@ class Output:
 
     @property
     def _text(self) -> TextIO:
-        """Where the table goes."""
+        """The stream that the table goes to."""
         aside = self._settings is not None and self._settings.events_to_stdout()
         return sys.stderr if aside else sys.stdout
 
@@ -357,7 +357,7 @@ class Output:
 
 
 def _stopped_lines(stopped_ns: int) -> list[str]:
-    """That this run stood still, which no deadline counts; a bandwidth of that time does."""
+    """Lines saying that this run stood still: no deadline counts that, and a bandwidth does."""
     if not stopped_ns:
         return []
     return [
@@ -367,14 +367,14 @@ def _stopped_lines(stopped_ns: int) -> list[str]:
 
 
 def _flush_chosen(settings: Settings) -> dict[str, str]:
-    """Of a plugin that puts data into a GPU's memory: whether it flushes, and why."""
+    """Whether a plugin that puts data into a GPU's memory is asked to flush, and why."""
     if not settings.puts_in_place():
         return {}
     return {"flush_chosen": f"{settings.flush} ({settings.sources['flush']})"}
 
 
 def _registration_chosen(settings: Settings) -> dict[str, str]:
-    """Of a GPU's memory: as what it is registered, and why."""
+    """How a GPU's memory is registered, and why."""
     if settings.memory != "cuda":
         return {}
     chosen = f"{settings.registration} ({settings.sources['registration']})"
@@ -382,7 +382,7 @@ def _registration_chosen(settings: Settings) -> dict[str, str]:
 
 
 def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:
-    """Of a plugin that is known to go by TCPX's variables."""
+    """Data sockets of a plugin that is known to go by TCPX's variables."""
     return {"data_sockets": str(sockets)} if reads_tcpx_variables(plugin) else {}
 
 

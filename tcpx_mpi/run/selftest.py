@@ -153,7 +153,7 @@ class SelfTest:
 
 
 def own_lines(clock_ns: float, step_ns: int, chunk_ns: float) -> list[str]:
-    """What a time stamp and a chunk cost."""
+    """The cost of a time stamp and of a chunk."""
     return [
         _line("clock", f"{clock_ns:.1f} ns a call, steps of {step_ns} ns"),
         _line("engine, null plugin", f"{chunk_ns:.1f} ns a chunk"),

@@ -118,7 +118,7 @@ class Smoke:
 
 
 def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin) -> list[str]:
-    """What is sent over what, and the title of the table."""
+    """The messages and their plugin, and the title of the table."""
     lines = [
         f"# smoke: {format_size(settings.sizes[0])} each way between every two of {ranks} ranks, "
         f"{counted(settings.channels, 'channel')}, {settings.memory} memory",

@@ -14,7 +14,8 @@ from tcpx_mpi.report import Screen
 def screen_of_run(
     settings: Settings, terminal: Terminal | None, environ: Mapping[str, str]
 ) -> Screen | None:
-    """What shows a run's table, by --screen and what is there; None: all columns, as in a file."""
+    """The screen for a run's table, by --screen and the terminal; None: all columns, as in a
+    file."""
     if settings.wide or settings.screen == "never" or settings.events_to_stdout():
         return None
     if terminal is not None and terminal.shows_table:
@@ -27,7 +28,7 @@ def screen_of_run(
 
 
 def screen_here(environ: Mapping[str, str], verbose: bool = False) -> Screen | None:
-    """That of this process's standard output; None if that is no terminal."""
+    """The screen of this process's standard output; None if that is no terminal."""
     if not sys.stdout.isatty():
         return None
     columns = os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_COLUMNS

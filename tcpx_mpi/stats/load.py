@@ -23,7 +23,7 @@ _WAYS = 4
 
 @dataclass(frozen=True)
 class LoadFigures:
-    """What a row has of its load."""
+    """The load of a row: its effect and its amount."""
 
     #: Time under load over time alone.
     ratio: Ratio
@@ -35,7 +35,7 @@ class LoadFigures:
 
 
 def load_figures(row: Row, average: int) -> LoadFigures | None:
-    """Of a row whose pattern has a load; None of others."""
+    """The load figures of a row; None if its pattern has no load."""
     if (loaded := row.sides.get(SideKey(place=LOADED))) is None:
         return None
     # Its time is a latency: a factor of bandwidth does not matter.

@@ -194,7 +194,7 @@ def _net_bandwidth(row: Row, receives: NDArray[np.bool_], elapsed: Int64s) -> fl
 
 
 def _flush_ns(row: Row) -> float:
-    """Of ranks that flushed in each iteration; NaN without any."""
+    """The flush time, ns, of ranks that flushed in each iteration; NaN without any."""
     if FLUSH not in row.samples or row.iterations == 0:
         return math.nan
     samples = row.samples[FLUSH]

@@ -105,7 +105,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Places:
-    """By rank: its node and its NIC."""
+    """Node and NIC by rank."""
 
     nodes: Sequence[str]
     nics: Sequence[str]
@@ -168,7 +168,7 @@ class LinkTimes:
 
     @property
     def link_threshold(self) -> float:
-        """For what is left of a link without its ranks' slowness, which has noise, too."""
+        """Threshold for a link's slowness without its ranks', which has noise, too."""
         return math.sqrt(2) * self.threshold
 
     def excess(self, link: Link) -> float:
@@ -215,7 +215,8 @@ class LinkTimes:
         return sum(ordered[at + (0 <= left_out <= at)] for at in places) / 2
 
     def outlier(self, rank: int) -> Outlier | None:
-        """Of a rank beside those of its class, where all links were measured at once."""
+        """The outlier test of a rank among those of its class, if all links were measured at
+        once."""
         own, others = (
             self.quarters(link for link in self._quarters if (rank in link) == mine)
             for mine in (True, False)
@@ -252,7 +253,7 @@ class LinkTimes:
         )  # fmt: skip
 
     def roles_in(self, link: Link) -> list[tuple[int, str]]:
-        """What its two ranks do in it."""
+        """The roles of its 2 ranks."""
         return [(rank, self.roles[n % len(self.roles)]) for n, rank in enumerate(link)]
 
 

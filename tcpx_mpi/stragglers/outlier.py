@@ -59,7 +59,7 @@ class Outlier:
 
     @property
     def least_ns(self) -> float:
-        """What `certain_ns` must exceed by the noise."""
+        """The least `certain_ns` that counts, by the noise."""
         return max(TIMES_NOISE * self.noise_ns, self._share_ns)
 
     @property
@@ -132,7 +132,7 @@ def _noise_between(in_order: Times) -> float:
 
 
 def _expected(place: int, count: int) -> float:
-    """Of normal values in order (Blom 1958)."""
+    """Expected normal order statistics (Blom 1958)."""
     return NormalDist().inv_cdf((place + 0.625) / (count + 0.25))
 
 

@@ -121,7 +121,7 @@ def by_rail(
 
 
 def _own_ways(links: LinkTimes, places: Places) -> dict[str, list[Link]]:
-    """By NIC the links from one of its name to another."""
+    """Links by NIC, from one of its name to another."""
     found = defaultdict(list)
     for sender, receiver in links.logs:
         if places.nics[sender] == places.nics[receiver]:

@@ -113,7 +113,7 @@ def retests(
 def _wanted(
     stragglers: Sequence[Straggler], measured: Mapping[Link, Measured], places: Places
 ) -> list[Link]:
-    """Who should meet whom, the most wanted first; no pair twice, whichever comes first in it."""
+    """Pairs that should meet, the most wanted first; no pair twice, in either order."""
     accused = {rank for straggler in stragglers for rank in straggler.ranks}
     badness = _badness(accused, measured, places)
     wanted: dict[frozenset[int], Link] = {}

@@ -217,7 +217,7 @@ class RankEngine:
         return str(self.plugin.nic(self.placement.device)["name"])
 
     def context(self, nodes: Sequence[str], most_memory_bytes: int = 0) -> RankContext:
-        """What all transports share; `nodes` is the node of every rank."""
+        """The context that all transports share; `nodes` is the node of every rank."""
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         threads = threads - {*self.native.thread_ids()}

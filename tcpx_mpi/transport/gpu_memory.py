@@ -57,7 +57,7 @@ class RankGpu:
         }
 
     def free_bytes(self) -> int:
-        """What is free on the GPU, for all ranks that share it."""
+        """Free bytes on the GPU, for all ranks that share it."""
         free, _ = self._cupy.cuda.runtime.memGetInfo()
         return int(free)
 

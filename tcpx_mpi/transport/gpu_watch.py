@@ -31,7 +31,7 @@ class RowWatch:
             self._engine.measure_unpack(_MOST_LAUNCHES)
 
     def row(self) -> GpuRow:
-        """What was seen since `before_row`."""
+        """The GPU's readings since `before_row`."""
         if not self.unpacks:
             return gpu_row(self._before, self._after)
         launches = self._engine.unpack_times()

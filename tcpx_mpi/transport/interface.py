@@ -43,7 +43,7 @@ class TimedLoop(Protocol):
         """A batch that is stuck is over: its fault says in which call."""
 
     def stamps(self, iterations: int) -> _native.Stamps:
-        """Of the last batch."""
+        """The stamps of the last batch."""
 
     def cpu_time(self) -> tuple[int, int, int]:
         """User and system ns of this process in the last batch, and how much of both was not the
@@ -82,7 +82,7 @@ class GpuWatch(Protocol):
         """They are over; from here on the GPU times its unpacks, for a batch that is not timed."""
 
     def row(self) -> GpuRow:
-        """What was seen, once that batch is over."""
+        """The GPU's readings of the row, once that batch is over."""
 
 
 @dataclass(frozen=True, eq=False)

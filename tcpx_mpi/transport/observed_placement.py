@@ -104,7 +104,7 @@ class Kernel:
             os.close(self._descriptors.popitem()[1])
 
     def _text(self, path: str) -> str:
-        """What a file says now; "" if it cannot be read, or is no more."""
+        """A file's text now; "" if it cannot be read, or is gone."""
         try:
             if path not in self._descriptors:
                 self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -46,7 +46,7 @@ def slot_shape(used_bytes: int) -> SlotShape:
 
 
 def stamp_bytes(sources: int) -> int:
-    """What the time stamps of an iteration take on a rank that tells so many senders apart."""
+    """Bytes of the time stamps of an iteration, on a rank that tells `sources` senders apart."""
     return 8 * (_STAMP_WORDS + _SOURCE_WORDS * (sources if sources > 1 else 0))
 
 

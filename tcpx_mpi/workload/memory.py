@@ -49,7 +49,7 @@ def require_memory(s: Settings, world: int, patterns: Callable[[], Iterable[Patt
 
 
 def _bytes_of_a_copy(pattern: Pattern, world: int, size_bytes: int, chunk_bytes: int) -> int:
-    """Of one copy of a pattern, on the first or last rank."""
+    """Bytes of one copy of a pattern, on the first or last rank."""
     most = 0
     for rank in {0, world - 1}:
         schedule = pattern.schedule(rank, world)

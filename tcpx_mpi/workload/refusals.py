@@ -15,7 +15,7 @@ from tcpx_mpi.schedule.pattern import fewer_than_two
 
 
 def require_options(settings: Settings, program: Program) -> None:
-    """What does not depend on the number of ranks."""
+    """Refusals that do not depend on the number of ranks."""
     if "load_bytes" in program.options:
         _require_no_turns(settings)
     if "root" in program.options and settings.root == "all":

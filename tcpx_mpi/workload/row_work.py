@@ -19,7 +19,7 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RowWork:
-    """What a row does on this rank: out of place, or in place; alone, or under load."""
+    """A row's work on this rank: out of place, or in place; alone, or under load."""
 
     pattern: Pattern
     schedule: Schedule
@@ -44,7 +44,7 @@ class RowWork:
 
 
 def works_of(workload: Workload, rank: int, facts: RowFacts) -> list[RowWork]:
-    """What a row runs on a rank, in turn."""
+    """The works of a row on a rank, in turn."""
     return [_work_of(workload, rank, facts, pattern) for pattern in workload.runs(facts)]
 
 

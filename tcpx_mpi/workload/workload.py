@@ -42,7 +42,8 @@ class Variant:
 
 
 def workload_of(settings: Settings, ranks: int) -> Workload:
-    """What settings send with so many ranks. Raises UsageError, one line, for what cannot be."""
+    """The workload of settings with `ranks` ranks. Raises UsageError, one line, for what cannot
+    be."""
     return Workload(settings, ranks).placed(settings)
 
 

@@ -308,7 +308,7 @@ class World:
     def begun_connects(
         self, receivers: Collection[int], senders: Collection[int]
     ) -> Callable[[], bool]:
-        """Of a step in which this rank connects to `receivers` and is connected to by `senders`.
+        """The begun connects of a step: this rank connects to `receivers`, and `senders` to it.
 
         What is returned is to be called from when its connects were begun until it says that those
         of all senders were, too. All ranks are done with one such step before the next one.

@@ -25,7 +25,7 @@ ANSWERS_S, TELLS_S = 2.0, 10.0
 
 
 class DiskWatch:
-    """Of one rank: what it writes at the moment, and since when."""
+    """The write that one rank is at, and since when."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class DiskWatch:
                 self._roll_call.say(Answer(self._roll_call.rank, code, said, present=False))
 
     def _stood_still_s(self) -> float:
-        """For how long the thread that writes has neither written nor computed."""
+        """Seconds in which the writing thread has neither written nor computed."""
         before, self._cpu_s = self._cpu_s, time.clock_gettime(self._cpu_of)
         if self._cpu_s - before > _LEAST_CPU_S:
             self._still_since = self._clock()

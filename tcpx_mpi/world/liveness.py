@@ -206,7 +206,7 @@ class RollCall:
         self._signs += [self._comm.Isend(_NOTHING, dest=peer, tag=_BEGUN_TAG) for peer in peers]
 
     def connects_begun(self) -> Iterator[int]:
-        """Who has told of its connects since this was asked last."""
+        """Ranks that have told of their connects since this was asked last."""
         while (peer := self._take_from(_BEGUN_TAG)) is not None:
             yield peer
 
@@ -252,12 +252,12 @@ class RollCall:
         self._signs += [self._comm.Isend(_NOTHING, dest=peer, tag=_INQUIRY_TAG) for peer in others]
 
     def signs(self) -> Iterator[int]:
-        """Who has given a sign of life that nobody has looked at yet."""
+        """Ranks with a sign of life that nobody has looked at yet."""
         while (peer := self._take_from(_SIGN_TAG)) is not None:
             yield peer
 
     def _take_from(self, tag: int) -> int | None:
-        """Who sent the next message of this tag that is there; None if there is none."""
+        """The sender of the next message of this tag; None if there is none."""
         from mpi4py import MPI
 
         status = MPI.Status()

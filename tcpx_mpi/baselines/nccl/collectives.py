@@ -49,7 +49,7 @@ class Call:
 def calls_of(
     program: Program, facts: RowFacts, layout: Layout, factor: float, index: int, ranks: int
 ) -> list[Call]:
-    """What an iteration of a row calls on rank `index` of `ranks`; nothing without elements.
+    """The calls of an iteration of a row on rank `index` of `ranks`; none without elements.
 
     In place there is no SEND buffer: the payload stands in RECV, where NCCL wants it there.
     """
@@ -152,7 +152,7 @@ class Arithmetic:
 
 
 def arithmetic_of(facts: Sequence[dict[str, str]], ranks: int) -> Arithmetic:
-    """What the companions' facts allow on every rank alike."""
+    """The arithmetic that the companions' facts allow on every rank."""
     versions, capabilities = (
         min(int(each[name]) for each in facts) for name in ("version", "capability")
     )

@@ -96,7 +96,7 @@ class CompanionProcess:
             self._look_around(f"`{request}` was not done", deadline, patience_s)
 
     def message(self, patience_s: float) -> Any:
-        """What it says next, or None after `patience_s`. Raises CompanionFailed if it is gone."""
+        """Its next message, or None after `patience_s`. Raises CompanionFailed if it is gone."""
         try:
             return self._channel.receive(patience_s)
         except Closed:

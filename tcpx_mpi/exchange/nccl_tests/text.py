@@ -161,7 +161,7 @@ def _likely(line: str) -> bool:
 
 
 def _refuse_several(path: str, settings: dict[str, int]) -> None:
-    """By whose lines they are, how many lines of settings there are."""
+    """Refuses a log of several runs; `settings` counts lines of settings by whose they are."""
     if (count := sum(settings.values())) > 1:
         raise _several(path, f"{count} runs of nccl-tests")
 

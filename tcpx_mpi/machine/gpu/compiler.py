@@ -41,5 +41,6 @@ def configure_compiler() -> None:
 
 
 def nvrtc_version() -> str:
-    """Of what compiles kernels here. Raises CudaUnavailable if nothing does."""
+    """The version of NVRTC, which compiles kernels here. Raises CudaUnavailable if there is
+    none."""
     return str(_native.nvrtc_found()[0])

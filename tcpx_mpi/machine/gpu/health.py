@@ -38,7 +38,7 @@ class GpuHealth:
             self.obstacle = f"not read: NVML says {error}"
 
     def state(self) -> GpuState:
-        """As it is now; -1 for what cannot be read."""
+        """The GPU's state now; -1 for what cannot be read."""
         nvml = self._nvml
         if nvml is None:
             return GpuState()

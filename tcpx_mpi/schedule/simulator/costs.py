@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one chunk, as LogGP has them."""
+    """The costs of one chunk, as LogGP has them."""
 
     #: Between the two NICs.
     latency_ns: float
