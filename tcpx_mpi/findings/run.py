@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.findings.baselines import baseline_findings, detours, while_loaded
 from tcpx_mpi.findings.clock import clocks
+from tcpx_mpi.findings.entries import last_to_begin
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.gpus import gpus
 from tcpx_mpi.findings.losses import losses
@@ -61,6 +62,7 @@ def findings_of(
             for size, links in matrices(header, run.rows).items()
         ),
         *stragglers(header, run.rows),
+        *last_to_begin(header, run.rows, summaries),
         *losses(header, run.rows),
         *connections(header),
         *percentiles(header, summaries),

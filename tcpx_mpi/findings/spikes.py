@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
-from tcpx_mpi.records import IN_PLACE, Row, RunHeader, SideKey
+from tcpx_mpi.findings.stragglers import ways_of
+from tcpx_mpi.records import IN_PLACE, GpuRow, Row, RunHeader, SideKey, throttled
 from tcpx_mpi.stats import LongIteration, RowSummary, Spikes, find_spikes
 from tcpx_mpi.units import counted, format_size
 
@@ -32,16 +35,21 @@ def spikes(
                 continue
             found = find_spikes(side, of_side, header.plan.average, header.time_divisor)
             if found is not None:
-                told.append(_finding(of_side, found, f"{format_size(row.size_bytes)}{label}"))
+                where = f"{format_size(row.size_bytes)}{label}"
+                told.append(_finding(header, side, of_side, found, where))
     if len(told) > _MOST_ROWS:
         text = f"in {len(told) - _MOST_ROWS} more rows a few iterations make the mean"
         told[_MOST_ROWS:] = [Finding(Severity.DOUBTFUL, "Spike", text)]
     return told
 
 
-def _finding(summary: RowSummary, found: Spikes, where: str) -> Finding[str]:
+def _finding(
+    header: RunHeader, row: Row, summary: RowSummary, found: Spikes, where: str
+) -> Finding[str]:
     count = len(found.found)
-    named = [_in_words(spike) for spike in found.found[:_MOST_ITERATIONS]]
+    named = [
+        _in_words(spike, _who(header, row, spike.ranks)) for spike in found.found[:_MOST_ITERATIONS]
+    ]
     if count > _MOST_ITERATIONS:
         named.append(f"{count - _MOST_ITERATIONS} more")
     without = f"without {'it' if count == 1 else 'them'} time {figure(found.time_ns / 1e3, 4)} us"
@@ -52,12 +60,51 @@ def _finding(summary: RowSummary, found: Spikes, where: str) -> Finding[str]:
         f"the mean is {figure(found.mean_over_median, 3)} x the median by {count} of "
         f"{counted(summary.iterations, 'iteration')}: {', '.join(named)}; {without}"
     )
+    everybody = range(len(row.receives))
+    held = {rank for spike in found.found for rank in spike.ranks or everybody}
+    if coincided := ", ".join(_coincided(row, sorted(held))):
+        text += f"; in this row {coincided}"
     return Finding(Severity.DOUBTFUL, "Spike", text, "repeat, or use a larger -n", where)
 
 
-def _in_words(spike: LongIteration) -> str:
-    rank = "all ranks" if spike.rank < 0 else f"rank {spike.rank}"
+def _who(header: RunHeader, row: Row, ranks: Sequence[int]) -> str:
+    """All ranks, one, all of one node, the two ends of a link, or those that it were."""
+    if not ranks:
+        return "all ranks"
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    nodes = {info.rank: (info.node, info.host) for info in header.ranks}
+    there = {nodes.get(rank) for rank in ranks}
+    receiving = np.flatnonzero(row.receives).tolist()
+    if len(there) == 1 and [r for r in receiving if nodes.get(r) in there] == list(ranks):
+        return f"node {nodes[ranks[0]][1]}"
+    pairs, _ = ways_of(header, row)
+    if {*ranks} in [{*pair} for pair in pairs]:
+        return f"the link between rank {ranks[0]} and rank {ranks[1]}"
+    return f"ranks {', '.join(map(str, ranks[:_MOST_ITERATIONS]))}" + (
+        f" and {len(ranks) - _MOST_ITERATIONS} more" if len(ranks) > _MOST_ITERATIONS else ""
+    )
+
+
+def _coincided(row: Row, ranks: Sequence[int]) -> Iterator[str]:
+    """What else the row saw of these ranks: no proof of a cause, and where to look first."""
+    if (count := sum(max(int(row.tcp_retransmits[rank]), 0) for rank in ranks)) > 0:
+        yield counted(count, "retransmit")
+    left = {r: row.proof[r].driver_preemptions for r in ranks if len(row.proof) > r}
+    if (most := max(left, key=left.__getitem__, default=-1)) >= 0 and left[most] > 0:
+        yield f"rank {most} left its CPU {counted(left[most], 'time')}"
+    if row.clock is not None and any(fit.moved_ns or fit.suspended_ns for fit in row.clock.fits):
+        yield "a clock was stepped"
+    if slowed := [r for r in ranks if len(row.gpu) > r and _throttled(row.gpu[r])]:
+        yield f"the GPU of rank {slowed[0]} was throttled"
+
+
+def _throttled(gpu: GpuRow) -> bool:
+    return bool(throttled(gpu.throttle_reasons_before) or throttled(gpu.throttle_reasons_after))
+
+
+def _in_words(spike: LongIteration, who: str) -> str:
     return (
-        f"number {spike.iteration} took {figure(spike.took_ns / 1e6, 3)} ms on {rank}, "
+        f"number {spike.iteration} took {figure(spike.took_ns / 1e6, 3)} ms on {who}, "
         f"{figure(spike.at_ns / 1e6, 3)} ms into the row"
     )

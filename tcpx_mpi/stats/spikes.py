@@ -22,11 +22,11 @@ _FEW, _FEW_IN, _MOST = 3, 20, 64
 class LongIteration:
     """One iteration: how long it took on its slowest rank, from the start of the row's first one.
 
-    `rank` is -1 if every rank that receives took more than half as long.
+    `ranks` are those that receive and took more than half as long; none if all did.
     """
 
     iteration: int
-    rank: int
+    ranks: tuple[int, ...]
     took_ns: int
     at_ns: int
 
@@ -69,8 +69,9 @@ def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) 
     for place in places:
         took = {rank: int(samples[rank][place]) for rank in receiving}
         rank = max(took, key=took.__getitem__)
-        everybody = len(took) > 1 and 2 * min(took.values()) > took[rank]
+        long = tuple(each for each, ns in took.items() if 2 * ns > took[rank])
+        everybody = len(long) == len(took) > 1
         at_ns = int(starts[rank][place]) - int(starts[rank][0])
-        found.append(LongIteration(place, -1 if everybody else rank, took[rank], at_ns))
+        found.append(LongIteration(place, () if everybody else long, took[rank], at_ns))
     time_ns = average_over_ranks(np.array(without), average)
     return Spikes(tuple(found), spread.mean / spread.p50, time_ns)

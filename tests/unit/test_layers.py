@@ -211,6 +211,7 @@ OTHER_MEANINGS = {
     "config/options.py": {"matrix", "pairs"},
     "qualify/story.py": {"pairs"},  # the option
     "records/schema.py": {"pairs"},  # the field of a row
+    "exchange/perfetto.py": {"reduce"},  # the phase of a chunk
     "exchange/tidy.py": {"pairs"},
     "stats/launches.py": {"pairs"},  # of launches
     "compare/text.py": {"pairs"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from judged import run_of, summaries_of
 
 from tcpx_mpi.findings import Finding
 from tcpx_mpi.findings.spikes import spikes
-from tcpx_mpi.records import Row, SideKey, read_run
+from tcpx_mpi.records import GpuRow, ObservedPlacement, Row, SideKey, read_run
+from tcpx_mpi.records.gpu import THROTTLES
 from tcpx_mpi.report import report_lines
 from tcpx_mpi.report.lines import words_of
 
@@ -130,3 +132,43 @@ def test_the_recorded_ring_says_which_iteration_made_its_second_row() -> None:
     for words in ("16 KiB: ", "1 of 64 iterations: number 40 took 5.99 ms on all ranks, 71 ms",
                   "without it time 14.57 us, busbw 1.12 GB/s"):  # fmt: skip
         assert words in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "pattern", "who"),
+    [
+        ([2, 3], "ring", "node host1"),
+        ([0, 2], "pingpong", "the link between rank 0 and rank 2"),
+        ([1, 2], "ring", "ranks 1, 2"),
+        ([0, 1, 3], "ring", "ranks 0, 1, 3"),
+        ([0, 1, 2, 3], "ring", "all ranks"),
+    ],
+)
+def test_a_spike_is_of_a_node_a_link_or_of_all(ranks: list[int], pattern: str, who: str) -> None:
+    times = steady()
+    times[ranks, 30] = 3 * MS
+    run = run_of([row(times)], invented.run_header(pattern=pattern))
+    (spike,) = spikes(run.header, run.rows, summaries_of(run))
+    assert f"number 30 took 3 ms on {who}, 0.3 ms into the row" in words_of(spike)
+    assert "in this row" not in words_of(spike)
+
+
+def test_what_coincided_is_said_of_the_ranks_that_it_held() -> None:
+    times = steady()
+    times[2, 30] = 3 * MS
+    made = row(times)
+    made.tcp_retransmits[:] = [9, 9, 2, 9]
+    made.proof = [ObservedPlacement(driver_preemptions=count) for count in (9, 9, 3, 9)]
+    clock = invented.row_clock()
+    fits = [dataclasses.replace(fit, moved_ns=5) for fit in clock.fits]
+    made.clock = dataclasses.replace(clock, fits=fits)
+    slow = next(bit for bit in THROTTLES)
+    made.gpu = [GpuRow(throttle_reasons_after=slow * (rank == 2)) for rank in range(4)]
+    assert (
+        words(made)
+        .partition("; in this row ")[2]
+        .startswith(
+            "2 retransmits, rank 2 left its CPU 3 times, a clock was stepped, "
+            "the GPU of rank 2 was throttled; repeat"
+        )
+    )
