@@ -8,7 +8,14 @@ from tcpx_mpi.compare.document import comparison_document
 from tcpx_mpi.compare.metadata import differences, of_one_command, refusals, refusals_of_spread
 from tcpx_mpi.compare.rows import launch_times, taken_in_turns
 from tcpx_mpi.compare.text import comparison_lines
-from tcpx_mpi.compare.verdict import Comparison, Limits, RowComparison, Verdict, compare_runs
+from tcpx_mpi.compare.verdict import (
+    Comparison,
+    Limits,
+    RowComparison,
+    Verdict,
+    compare_runs,
+    verdict_of,
+)
 
 __all__ = [
     "Comparison",
@@ -24,4 +31,5 @@ __all__ = [
     "refusals",
     "refusals_of_spread",
     "taken_in_turns",
+    "verdict_of",
 ]

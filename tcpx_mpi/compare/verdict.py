@@ -130,22 +130,26 @@ def _compare_row(
 ) -> RowComparison:
     shift = compare_launches(first_ns, second_ns, confidence, in_turns)
     spread = math.nan
-    if math.isnan(shift.ratio.estimate):
-        verdict, reason = Verdict.INCONCLUSIVE, "a launch has no time"
-    elif shift.test:
-        verdict, reason = _by_interval(shift, limits)
-    elif min(first_ns.size, second_ns.size) == 1:
+    if not shift.test and min(first_ns.size, second_ns.size) == 1:
         candidates = (recorded.get(key), first_ns, second_ns)
         known = (spread_of(times) for times in candidates if times is not None)
         spread = next((each for each in known if not math.isnan(each)), math.nan)
         verdict, reason = _by_spread(shift.ratio.estimate, spread, limits)
     else:
-        verdict = Verdict.INCONCLUSIVE
-        reason = f"{first_ns.size} and {second_ns.size} launches are too few: use more --runs"
+        verdict, reason = verdict_of(shift, (first_ns.size, second_ns.size), limits, "more --runs")
     return RowComparison(key, first_ns, second_ns, shift, spread, verdict, reason)
 
 
-def _by_interval(shift: Shift, limits: Limits) -> tuple[Verdict, str]:
+def verdict_of(
+    shift: Shift, launches: tuple[int, int], limits: Limits, remedy: str
+) -> tuple[Verdict, str]:
+    """The verdict on launches of two sides, and why where it needs words; `remedy` is what to use
+    for more of them."""
+    if math.isnan(shift.ratio.estimate):
+        return Verdict.INCONCLUSIVE, "a launch has no time"
+    if not shift.test:
+        few = f"{launches[0]} and {launches[1]} launches are too few"
+        return Verdict.INCONCLUSIVE, f"{few}: use {remedy}"
     ratio = shift.ratio
     if ratio.high < 1 and ratio.estimate < 1 - limits.tolerance:
         return Verdict.WORSE, ""
@@ -154,11 +158,13 @@ def _by_interval(shift: Shift, limits: Limits) -> tuple[Verdict, str]:
     if 1 - limits.resolution <= ratio.low and ratio.high <= 1 + limits.resolution:
         different = ratio.high < 1 or ratio.low > 1
         return Verdict.SAME, "a difference within --tolerance" if different else ""
-    return Verdict.INCONCLUSIVE, "the interval is wider than --resolution: use more --runs"
+    return Verdict.INCONCLUSIVE, f"the interval is wider than --resolution: use {remedy}"
 
 
 def _by_spread(ratio: float, spread: float, limits: Limits) -> tuple[Verdict, str]:
     """A single launch: only what goes beyond all that launches of this machine do is a verdict."""
+    if math.isnan(ratio):
+        return Verdict.INCONCLUSIVE, "a launch has no time"
     if math.isnan(spread):
         return Verdict.INCONCLUSIVE, "one launch, and no recorded spread (--spread): use --runs"
     if ratio < min(1 / spread, 1 - limits.tolerance):

@@ -22,8 +22,8 @@ from statistics import median
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates.figures import FIGURES, figures_of, flaws
 from tcpx_mpi.gates.gate import BOUNDS, Gate, Limit
-from tcpx_mpi.gates.student import student_quantile
 from tcpx_mpi.records import Row, Run
+from tcpx_mpi.stats.student import student_quantile
 from tcpx_mpi.units import counted, format_size
 
 #: Fewer launches say next to nothing about the next one: t(3, 0.999) is above 10.

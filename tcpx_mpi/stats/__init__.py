@@ -22,7 +22,14 @@ from tcpx_mpi.stats.distribution import (
     percentile_nearest_rank,
 )
 from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
-from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
+from tcpx_mpi.stats.launches import (
+    Shift,
+    Variation,
+    compare_launches,
+    launches_needed,
+    spread_of,
+    variation,
+)
 from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import (
@@ -37,7 +44,7 @@ from tcpx_mpi.stats.series import (
 )
 from tcpx_mpi.stats.slowest import slowest_rank
 from tcpx_mpi.stats.spikes import LongIteration, Spikes, find_spikes
-from tcpx_mpi.stats.steadiness import Change, find_change
+from tcpx_mpi.stats.steadiness import Change, find_change, find_drift
 from tcpx_mpi.stats.stop_rule import half_width
 from tcpx_mpi.stats.summarise import mean_bus_bandwidth, summarise
 
@@ -62,12 +69,14 @@ __all__ = [
     "cpu_s_per_gb",
     "describe",
     "find_change",
+    "find_drift",
     "find_spikes",
     "half_width",
     "in_order",
     "independent_count",
     "independent_means",
     "iteration_times_ns",
+    "launches_needed",
     "mean_bus_bandwidth",
     "median_interval",
     "minimum_samples",

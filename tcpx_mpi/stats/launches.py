@@ -57,6 +57,11 @@ def compare_launches(
     return Shift(Interval(middle, math.nan, math.nan), math.nan, "")
 
 
+def launches_needed(confidence: float) -> int:
+    """Launches of each of two sides from which on an interval has this confidence."""
+    return next(n for n in itertools.count(2) if 1 / math.comb(2 * n, n) <= (1 - confidence) / 2)
+
+
 def _by_ranks(a: Float64s, b: Float64s, confidence: float) -> Shift | None:
     differences = np.sort(np.subtract.outer(a, b).ravel())
     below = cumulative_mann_whitney(a.size, b.size)

@@ -22,6 +22,8 @@ _LEAST_HEAD = 2 * _MSER_BLOCK
 #: Of fewer it cannot be said how far neighbours resemble each other.
 _LEAST_ITERATIONS = 200
 _LEAST_POINTS = 24
+#: Fewer values have no trend.
+_LEAST_LAUNCHES = 9
 _MOST_POINTS = 400
 
 
@@ -65,6 +67,23 @@ def find_change(times_ns: Float64s) -> Change | None:
         if after * (1 + WORTH_TELLING) <= before:
             return Change("warm-up", round(head * times_ns.size / means.size), before, after)
     return _step_or_drift(times_ns.size, means)
+
+
+def find_drift(values: Float64s) -> Change | None:
+    """The drift, or step, of values that are too few for `find_change`, such as launches.
+
+    By Mann's test of a trend (1945), which ten values can pass. `at` is 0, as of a drift.
+    """
+    count = values.size
+    if count < _LEAST_LAUNCHES or bool(np.isnan(values).any()):
+        return None
+    rising = float(np.triu(np.sign(values[None, :] - values[:, None])).sum())
+    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    if math.erfc(abs(rising) / deviation / math.sqrt(2)) > _FALSE_ALARMS:
+        return None
+    third = count // 3
+    found = Change("drift", 0, float(np.median(values[:third])), float(np.median(values[-third:])))
+    return found if abs(found.relative) >= WORTH_TELLING else None
 
 
 def warm_up(times_ns: Float64s) -> int:

@@ -37,6 +37,7 @@ LAYERS = (
     ("config", "records", "patterns"),
     ("machine", "stats", "workload", "world"),
     ("plugin", "compare", "findings", "gates"),
+    ("tune",),
     ("transport", "report"),
     ("baselines", "session", "exchange"),
     ("run", "__init__"),  # what `import tcpx_mpi` offers

@@ -27,7 +27,7 @@ from tcpx_mpi.compare import (
     taken_in_turns,
 )
 from tcpx_mpi.compare.rows import launch_times
-from tcpx_mpi.compare.verdict import _by_interval, _by_spread
+from tcpx_mpi.compare.verdict import _by_spread, verdict_of
 from tcpx_mpi.records import Average, Plan, Run
 from tcpx_mpi.records.schema import READABLE_VERSIONS
 from tcpx_mpi.stats import Interval
@@ -156,7 +156,8 @@ def test_a_verdict_is_that_of_the_row_that_asks_for_most_care(words: str, expect
 def test_an_interval_is_held_against_both_limits_on_both_sides(
     low: float, ratio: float, high: float, expected: Verdict
 ) -> None:
-    assert _by_interval(Shift(Interval(ratio, low, high), 0.5, "ranks"), Limits())[0] is expected
+    shift = Shift(Interval(ratio, low, high), 0.5, "ranks")
+    assert verdict_of(shift, (9, 9), Limits(), "more --runs")[0] is expected
 
 
 def test_a_launch_without_a_time_is_no_pass() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tcpx_mpi.gates.student import student_quantile
+from tcpx_mpi.stats.student import student_quantile
 
 #: E. T. Federighi, Extended tables of the percentage points of Student's t-distribution, Journal
 #: of the American Statistical Association 54 (1959), by degrees of freedom.
