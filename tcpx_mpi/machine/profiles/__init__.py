@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import read_toml
@@ -56,6 +57,9 @@ NODE_VARIABLES = (
 #: user's: MPI's have to be set before a rank knows anything else.
 _SET_BEFORE = "TCPX_MPI_SET_BY_PROFILE"
 
+#: Options of `run` that a profile may have: those of the engine, which `tcpx-mpi tune` finds.
+RUN_OPTIONS = ("channels", "chunk", "window_send", "window_recv", "progress_threads")
+
 #: (name, value, source)
 Variable = tuple[str, str, str]
 
@@ -78,6 +82,8 @@ class Profile:
     environment: Mapping[str, str]
     #: Of a dated recipe: "plugin", "manager", "nccl" as it names them.
     versions: Mapping[str, str]
+    #: Options of `run` by name, where nobody says otherwise; no job of NCCL's has them.
+    run: Mapping[str, object] = field(default_factory=dict)
 
     def fits(self, topology: Topology) -> bool:
         """Whether a machine has what the signature says, and all the NICs."""
@@ -241,7 +247,7 @@ def _load(name: str, source: str) -> Profile:
 
 _KEYS = (
     "about", "family", "control_nic", "data_nics", "nic_of_gpu", "signature", "tx_bindings",
-    "rx_bindings", "environment", "versions",
+    "rx_bindings", "environment", "versions", "run", "evidence",
 )  # fmt: skip
 _SIGNATURE = ("gpus", "cpus", "numa_nodes")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -271,12 +277,8 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
             raise _wrong(path, f"signature.{key}", f"is unknown: use {', '.join(_SIGNATURE)}")
     environment = _table(path, "environment", table, str)
     for name, value in environment.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
-            what = "is no name of a variable with a text"
-            raise _wrong(path, f"environment: {name!r}", f"{what}: letters, digits and _")
-        if _OF_SHELLS.fullmatch(name):
-            what = "is what a shell or the loader runs programs by: set it yourself"
-            raise _wrong(path, f"environment.{name}", what)
+        require_variable(path, name, value)
+    _table(path, "evidence", table, str)  # for its reader
     return Profile(
         source=source,
         family=family,
@@ -289,7 +291,27 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
         rx_bindings=_bindings(path, "rx_bindings", table, data_nics),
         environment=environment,
         versions=_table(path, "versions", table, str),
+        run=_run_options(path, _table(path, "run", table, str)),
     )
+
+
+def require_variable(path: str, name: str, value: str, remedy: str = _REMEDY) -> None:
+    """Raises UsageError for what a table `environment` of a file cannot have."""
+    if not _VARIABLE.fullmatch(name) or "\0" in value:
+        what = "is no name of a variable with a text"
+        raise _wrong(path, f"environment: {name!r}", f"{what}: letters, digits and _", remedy)
+    if _OF_SHELLS.fullmatch(name):
+        what = "is what a shell or the loader runs programs by: set it yourself"
+        raise _wrong(path, f"environment.{name}", what, remedy)
+
+
+def _run_options(path: str, table: Mapping[str, str]) -> dict[str, object]:
+    """The values of options, by name, as they are parsed."""
+    known = {option.name: option for option in OPTIONS if option.name in RUN_OPTIONS}
+    for name in table:
+        if name not in known:
+            raise _wrong(path, f"run.{name}", f"is unknown: use {', '.join(RUN_OPTIONS)}")
+    return {name: known[name].parse(f"{path}: run.{name}", text) for name, text in table.items()}
 
 
 def _bindings(
@@ -333,5 +355,5 @@ def _table(path: str, key: str, table: Mapping[str, Any], kind: type) -> dict[st
     return dict(value)
 
 
-def _wrong(path: str, key: str, what: str) -> UsageError:
-    return UsageError(f"{path}: {key} {what}; {_REMEDY}")
+def _wrong(path: str, key: str, what: str, remedy: str = _REMEDY) -> UsageError:
+    return UsageError(f"{path}: {key} {what}; {remedy}")
