@@ -35,6 +35,7 @@ COMMANDS = {
     "simulate": "predict what a pattern would take, on any number of ranks",
     "report": "print the table of a result file",
     "ab": "run launches of two commands in turns, and compare them",
+    "tune": "find settings that are better than today's, by launches in turns",
     "compare": "say whether one run is as fast as another, by its launches",
     "gate": "judge a result file by limits, or make limits out of several",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 import re
 from collections.abc import Sequence
 
@@ -18,18 +17,12 @@ from tcpx_mpi.cli.compare_options import (
     show_comparison,
 )
 from tcpx_mpi.cli.help import write_examples
-from tcpx_mpi.cli.run import settings_of
+from tcpx_mpi.cli.launch_command import launch_command, require_checks
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
-from tcpx_mpi.run import admission, series
-from tcpx_mpi.run.start import environment_of_ranks
+from tcpx_mpi.run import series
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-#: Outputs that a side of a comparison has not.
-_OF_ONE_COMMAND = {
-    "hdf5_path": "--hdf5", "json_path": "-J/--output_file", "csv_path": "--csv",
-    "save_config_path": "--save-config", "prom_path": "--prom",
-}  # fmt: skip
 _EXAMPLES = (
     "tcpx-mpi ab ring --ranks 4 -b 1M -e 1M -- --channels 1 -- --channels 2",
     "tcpx-mpi ab pair --ranks 2 --runs 20 -- --plugin old.so -- --plugin new.so",
@@ -136,27 +129,13 @@ def _require_comparable(first: Settings, second: Settings) -> None:
                 f"A and B have another {what} ({ours}, {theirs}): not comparable; "
                 "--anyway compares all the same"
             )
-    if not (first.checks() and second.checks()):
-        raise UsageError("ab compares checked bytes: use -c 1 and an --unpack that moves; --anyway "
-                         "compares all the same")  # fmt: skip
+    for settings in (first, second):
+        require_checks(settings, "ab", "; --anyway compares all the same")
 
 
 def _command(common: Sequence[str], side: Sequence[str]) -> series.Command:
     """One side as a command to launch. Raises UsageError for what `run` would refuse."""
     count = next((n for n, word in enumerate(side) if not _VARIABLE.match(word)), len(side))
     variables = dict(word.split("=", 1) for word in side[:count])
-    environ = {**os.environ, **variables}
-    arguments = [*common, *side[count:]]
-    settings = settings_of(arguments, environ)
-    admission.refuse_series(settings)
-    if settings.gate_path is not None:
-        raise UsageError(
-            "--gate is of one command: leave it out, and give a file of `ab` to `tcpx-mpi gate`"
-        )
-    for field, option in _OF_ONE_COMMAND.items():
-        if settings.sources[field].startswith("command line"):
-            raise UsageError(
-                f"{option} is of one command: leave it out; `ab` keeps all launches in NAME-A.h5 "
-                "and NAME-B.h5 (--out NAME), for `report`, `export` and `compare`"
-            )
-    return series.Command(settings, ["run", *arguments], environment_of_ranks(settings, environ))
+    files = "NAME-A.h5 and NAME-B.h5 (--out NAME), for `report`, `export` and `compare`"
+    return launch_command([*common, *side[count:]], variables, "ab", files)

@@ -1,4 +1,4 @@
-"""Options that `compare` and `ab` share: limits of a verdict, and files for it."""
+"""Options that `compare`, `ab` and `tune` share: limits of a verdict, and files for it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,19 @@ _OPTIONS = (
     click.option(
         "--html", "page", type=click.Path(), metavar="PAGE", help="Also write one HTML page."
     ),
-    click.option(
-        "--anyway", is_flag=True, help="Compare even what differs in kind, is partial or unchecked."
-    ),
+)
+_ANYWAY = click.option(
+    "--anyway", is_flag=True, help="Compare even what differs in kind, is partial or unchecked."
 )
 
 
 def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options to a command."""
+    """Adds the options of a comparison to a command."""
+    return verdict_options(_ANYWAY(command))
+
+
+def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds those of a verdict alone."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -56,6 +56,9 @@ def command(profile: str, form: str, other: str | None, recorded: str | None) ->
     if other is not None:
         _print_differences(found, other, topology)
         return 0
+    if found is not None and found.run:
+        options = ", ".join(f"{name} = {value}" for name, value in found.run.items())
+        print(f"# run options of this profile, which NCCL has none of: {options}", file=sys.stderr)
     variables = profiles.environment_of(found, topology, os.environ)
     if form == "json":
         listed = [{"name": n, "value": v, "source": source} for n, v, source in variables]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any
 
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
@@ -20,9 +21,9 @@ PLANNED = "launches_planned"
 class LaunchesWriter:
     """The file of several launches while they are made; whole after each `append`."""
 
-    def __init__(self, path: str, planned: int, option: str = "--hdf5") -> None:
-        """Create `path`, or the first free name beside it. Raises UsageError, which names the
-        option, where that fails."""
+    def __init__(self, path: str, planned: int | None, option: str = "--hdf5") -> None:
+        """Create `path`, or the first free name beside it; `planned` launches are to come, None: as
+        many as do. Raises UsageError, which names the option, where that fails."""
         import h5py
 
         require_writable(path, option)
@@ -34,7 +35,8 @@ class LaunchesWriter:
         self.launches = 0
 
     def append(self, launch: str) -> bool:
-        """Take over the file of a launch; False for one that ended before its header was whole.
+        """Take over the file of a launch, or of several; False for one that ended before its header
+        was whole.
 
         Raises OutputFailed if it cannot be read or kept.
         """
@@ -44,22 +46,29 @@ class LaunchesWriter:
             with open_for_reading(launch) as stored, h5py.File(stored, "r") as source:
                 if "rows" not in source:  # what a header ends with
                     return False
-                target = self._file
-                if self.launches:
-                    target = self._file.create_group(f"{GROUP}/launch_{self.launches:06d}")
-                for name in source:
-                    source.copy(name, target)
-                for name, value in source.attrs.items():
-                    target.attrs[name] = value
-            self._file.attrs[PLANNED] = self._planned
+                found = [source, *(source.get(GROUP) or {}).values()]
+                for number, each in enumerate(found, self.launches):
+                    self._take(each, number)
+            after = self.launches + len(found)
+            self._file.attrs[PLANNED] = self._planned or after
             self._file.flush()
             self._commits.commit()
         except (UsageError, OSError, RuntimeError, ValueError, KeyError) as error:
             self._failed = True  # what was half written is in no commit, and must not come into one
             text = " ".join(str(error).split())
             raise OutputFailed(f"{self.path}: cannot take over {launch}: {text}") from error
-        self.launches += 1
+        self.launches = after
         return True
+
+    def _take(self, source: Any, number: int) -> None:
+        """One launch, as the one of this number from 0."""
+        name_of_group = f"{GROUP}/launch_{number:06d}"
+        target = self._file.create_group(name_of_group) if number else self._file
+        for name in source:
+            if name != GROUP:
+                source.copy(name, target)
+        for name, value in source.attrs.items():
+            target.attrs[name] = value
 
     def close(self) -> None:
         """Close the file; nothing is left of one without a launch. Twice is once."""

@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tcpx_mpi import patterns
 from tcpx_mpi.config.option import OPERATION
@@ -56,7 +57,20 @@ def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) 
     settings = dataclasses.replace(settings, pattern=patterns.canonical(settings.pattern))
     _refuse_pattern(settings.pattern)
     _refuse_sides(settings)
-    return settings
+    return _with_options_of_profile(settings)
+
+
+def _with_options_of_profile(settings: Settings) -> Settings:
+    """With the options that the file of `--profile` has, where nobody says otherwise."""
+    if not settings.profile.endswith(".toml"):
+        return settings
+    profile = profiles.find_profile(settings.profile, this_machine())
+    assert profile is not None
+    fields = {option.name: option.field for option in OPTIONS}
+    given: dict[str, Any] = {fields[name]: value for name, value in profile.run.items()
+             if settings.sources[fields[name]] == "default"}  # fmt: skip
+    sources = {**settings.sources, **dict.fromkeys(given, profile.source)}
+    return dataclasses.replace(settings, **given, sources=sources)
 
 
 def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:

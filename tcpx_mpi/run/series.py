@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,8 +62,11 @@ def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
 class Series:
     """The launches of one command on their way into one file."""
 
-    def __init__(self, command: Command, path: str, runs: int, option: str = "--hdf5") -> None:
-        """Creates the file. Raises UsageError, which names the option, where that fails."""
+    def __init__(
+        self, command: Command, path: str, runs: int | None, option: str = "--hdf5"
+    ) -> None:
+        """Creates the file; None: it is not known how many launches there will be. Raises
+        UsageError, which names the option, where that fails."""
         from tcpx_mpi.records import LaunchesWriter
 
         self._command = command
@@ -84,24 +87,36 @@ class Series:
         """Launches in the file."""
         return self._writer.launches
 
-    def launch(self, label: str = "") -> int:
-        """One more launch; its exit code, 0 if it is whole. What failed is on the standard error,
-        and what it printed is in `printed`.
+    def take_over(self, path: str) -> None:
+        """The launches of another file, before any of our own."""
+        self._writer.append(path)
+
+    def launch(
+        self,
+        label: str = "",
+        command: Command | None = None,
+        read: Callable[[str], None] | None = None,
+    ) -> int:
+        """One more launch, of the command or another one; its exit code, 0 if it is whole. What
+        failed is on the standard error, and what it printed is in `printed`. `read` sees the file
+        of a whole one.
 
         Raises OutputFailed if a launch ended well and left no file.
         """
+        command = command or self._command
         number = self.launches + 1
         path = os.path.join(self._place, f"{number}.h5")
         environ = {
-            **self._command.environ,
+            **command.environ,
             NUMBER_VARIABLE: str(number),
             FILE_VARIABLE: path,
         }
-        print(f"# launch {number} of {self._runs}{label}", file=sys.stderr, flush=True)
-        ranks = self._command.settings.ranks
+        of = f" of {self._runs}" if self._runs else ""
+        print(f"# launch {number}{of}{label}", file=sys.stderr, flush=True)
+        ranks = command.settings.ranks
         assert ranks is not None
-        program = launch.rank_program(self._command.arguments)
-        limit_s = self._command.settings.setup_timeout_s
+        program = launch.rank_program(command.arguments)
+        limit_s = command.settings.setup_timeout_s
         code, printed = launch.run_captured(ranks, program, environ, (), None, limit_s)
         if _never_began(code, printed):
             # One in hundreds of launches; a series of them is to survive it.
@@ -117,6 +132,8 @@ class Series:
         kept = False
         if os.path.exists(path):
             kept = self._writer.append(path)
+            if read is not None and kept and code == ExitCode.OK:
+                read(path)
             os.unlink(path)
         if code != ExitCode.OK and kept:
             what = f"launch {number}, as far as it came"

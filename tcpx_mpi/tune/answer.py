@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,22 +87,21 @@ def answer_of(race: Race, bands: int, limits: Limits) -> Answer:
     final = race.final
     others = [point for point in final.alive if point != TODAY]
     confidence = 1 - (1 - CONFIDENCE) / max(claims(len(final.samples) - 1, bands), 1)
-    known = (TODAY, *others) if final.rounds else ()
-    gains, savings = ({point: of[point] for point in known} for of in _of_final(final))
+    known = [TODAY, *others] if final.rounds else []
+    every = [[band] for band in range(bands)]
+    contests = {
+        point: [_contest(final, point, each, confidence, limits) for each in [*every, range(bands)]]
+        for point in others
+    }
+    gains, savings = _ratios(contests, bands)
     finalists = [
         Finalist(
             point,
             np.median(_of(final, point, "time_ns"), axis=0),
             np.median(_of(final, point, "cpu_s_per_gb"), axis=0),
-            tuple(
-                on_front(point, _only(gains, band), _only(savings, band)) for band in range(bands)
-            ),
-            tuple(_contest(final, point, [band], confidence, limits) for band in range(bands))
-            if point != TODAY
-            else (),
-            _contest(final, point, list(range(bands)), confidence, limits)
-            if point != TODAY
-            else None,
+            tuple(on_front(point, _only(gains, band), _only(savings, band)) for band in every),
+            tuple(contests[point][:-1]) if point in contests else (),
+            contests[point][-1] if point in contests else None,
         )
         for point in known
     ]
@@ -136,9 +135,15 @@ def drift_of(race: Race) -> Change | None:
     return find_drift(np.exp(left))
 
 
-def _of_final(final: Heat) -> tuple[dict[Point, Float64s], dict[Point, Float64s]]:
-    """Gains and savings; nothing of a final that nobody came into."""
-    return (final.gains(), final.savings()) if final.rounds else ({}, {})
+def _ratios(
+    contests: Mapping[Point, Sequence[Contest]], bands: int
+) -> tuple[dict[Point, Float64s], dict[Point, Float64s]]:
+    """How much faster and how much cheaper than today's each is, as logarithms, by band."""
+    gains, savings = ({TODAY: np.zeros(bands)} for _ in range(2))
+    for point, of_point in contests.items():
+        gains[point] = np.log([contest.speed.estimate for contest in of_point[:-1]])
+        savings[point] = -np.log([contest.cost.estimate for contest in of_point[:-1]])
+    return gains, savings
 
 
 def _of(heat: Heat, point: Point, what: str) -> Float64s:
@@ -146,8 +151,8 @@ def _of(heat: Heat, point: Point, what: str) -> Float64s:
     return np.array([getattr(sample, what) for sample in heat.samples[point]])
 
 
-def _only(values: dict[Point, Float64s], band: int) -> dict[Point, Float64s]:
-    return {point: of_bands[[band]] for point, of_bands in values.items()}
+def _only(values: Mapping[Point, Float64s], band: list[int]) -> dict[Point, Float64s]:
+    return {point: of_bands[band] for point, of_bands in values.items()}
 
 
 def _contest(

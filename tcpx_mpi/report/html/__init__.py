@@ -13,8 +13,9 @@ from tcpx_mpi.printable import printable_lines
 from tcpx_mpi.records import Run
 from tcpx_mpi.records.new_file import require_new, write_new_file
 from tcpx_mpi.report.fleet import Fleet
+from tcpx_mpi.tune.text import Tuned
 
-__all__ = ["require_page_possible", "write_comparison", "write_fleet", "write_html"]
+__all__ = ["require_page_possible", "write_comparison", "write_fleet", "write_html", "write_tune"]
 
 OPTION = "--html"
 
@@ -60,6 +61,13 @@ def write_fleet(fleet: Fleet, path: str) -> None:
     from tcpx_mpi.report.html.fleet import fleet_page
 
     _write(fleet_page(fleet), path)
+
+
+def write_tune(tuned: Tuned, path: str) -> None:
+    """Writes the page of a tune, as `write_html` does."""
+    from tcpx_mpi.report.html.tune import tune_page
+
+    _write(tune_page(tuned), path)
 
 
 def _write(text: str, path: str) -> None:
