@@ -106,6 +106,12 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),
     ),
+    "tune": Suite(
+        "tune by launches: equal settings recommend nothing, a planted one is found (TIMES=20)",
+        ("-n", "0", "tune/by_launches.py"),
+        environ={"TCPX_MPI_REQUIRE": "mpi"},
+        needs=(MPIRUN,),
+    ),
     "qualify": Suite(
         "qualify over two nodes: each fault is named, and where there is none nobody (TIMES=n)",
         ("cluster/qualify_faults.py",),

@@ -107,6 +107,7 @@ def _baselines(header: RunHeader) -> str:
 
 
 def _noted(header: RunHeader) -> str:
-    said = [*header.notes, *header.facts.get("plugin_warned", "").splitlines()]
+    facts = (header.facts.get(name, "") for name in ("turned_off", "plugin_warned"))
+    said = [*header.notes, *(line for text in facts for line in text.splitlines())]
     more = f" (and {len(said) - 1} more: -v)" if len(said) > 1 else ""
     return f"{said[0]}{more}" if said else ""

@@ -104,6 +104,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
         *(f"# Registration: {how}" for how in _lines_of(header.facts, "registration_chosen")),
         *(f"# Flush: {chosen}" for chosen in _lines_of(header.facts, "flush_chosen")),
         *_algorithm_lines(header),
+        *(f"# Settings: {text}" for text in _lines_of(header.facts, "turned_off")),
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {chunk}, {counted(plan.channels, 'channel')}, "
         f"window send {plan.window_send} receive {plan.window_recv}",

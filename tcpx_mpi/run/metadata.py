@@ -145,5 +145,6 @@ def _of_every_rank(told: Sequence[ToTell]) -> dict[str, str]:
     found = {
         "plugin_warned": "\n".join(by_ranks([each.warned for each in told])),
         "traps": ", ".join(by_ranks([each.traps for each in told])),
+        "turned_off": "\n".join(by_ranks([each.turned_off for each in told])),
     }
     return {name: text for name, text in found.items() if text}

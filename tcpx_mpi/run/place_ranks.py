@@ -39,6 +39,7 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
     with_progress_threads,
     workers_for,
 )
+from tcpx_mpi.plugin.turned_off import turned_off
 from tcpx_mpi.transport.in_place import agree_in_place
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.world import World
@@ -110,6 +111,9 @@ def place_rank(
     settings = agree_in_place(world, settings, plugin, placement, os.environ)
     settings = within_requests_of(plugin.file.abi, settings)  # raises alike on all ranks
     peers = load(settings.pattern).peers_sent(world.size)
+    ours = [name for name, _, source in plugin.derived if not source.startswith("profile")]
+    lost = turned_off(settings, plugin.file.name, os.environ, ours, hosts, peers, any(shares))
+    plugin.to_tell = dataclasses.replace(plugin.to_tell, turned_off=lost)
     settings = with_progress_threads(settings, plugin.file.name, os.environ, hosts)
     settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares))
     sockets = data_sockets(plugin.file.name, os.environ)

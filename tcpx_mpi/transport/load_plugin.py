@@ -72,6 +72,8 @@ class ToTell:
     warned: Sequence[str] = ()
     #: Faults on purpose, NAME=VALUE.
     traps: Sequence[str] = ()
+    #: Settings that took the place of derived ones, with what would have been.
+    turned_off: Sequence[str] = ()
 
 
 @dataclass

@@ -31,6 +31,7 @@ EXIT_CODES = {
     # Launches on a machine with other work: any verdict.
     "tcpx-mpi compare": {0, 10, 11},
     "tcpx-mpi ab": {0, 10, 11},
+    "tcpx-mpi tune": {0, 11},
     "tcpx-mpi gate RUN.h5": {0, 9, 11},
     "tcpx-mpi run ring --ranks 4 --gate": {0, 9, 11},
     "tcpx-mpi run ring --ranks 4 -b 64K -e 64M -f 4 --gate": {0, 9, 11},
@@ -45,11 +46,14 @@ PAGES = [page for page in dict.fromkeys(command.page for command in _ALL)
 
 def shortened(text: str) -> str:
     """A command of a page with fewer iterations and launches."""
-    runs = re.search(r"tcpx-mpi (run|ab) (\S+)", text)
+    runs = re.search(r"tcpx-mpi (run|ab|tune) (\S+)", text)
     if runs is None or runs[2] == "smoke":  # which is one message
         return text
     wanted = SIZES_OF_GATE if "--gate" in text else SIZES
     sizes = "" if re.search(r" (-b|-e|--sizes) ", text) else f" {wanted}"
+    if runs[1] == "tune":  # whose profile is there already, as it may recommend nothing
+        text = re.sub(r"--within \S+", "--within 60s", text).replace("tuned.toml", "found.toml")
+        return f"{text}{sizes} {SHORT}"
     if runs[1] == "ab":
         return text.replace(runs[0], f"{runs[0]}{sizes} {SHORT} --runs 2")
     return re.sub(r"--runs \d+", "--runs 2", text) + f"{sizes} {SHORT}"
@@ -76,6 +80,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(REPOSITORY / "tests/unit/data/nccl_tests_table.txt", folder / "all_reduce.log")
     log = "n0:7:7 [0] NCCL INFO Using network Socket\n"
     (folder / "job.log").write_text(log)
+    (folder / "space.toml").write_text("channels = [1, 2, 4]\n")
+    (folder / "tuned.toml").write_text('[run]\nchannels = "4"\n')
     for rank in range(2):
         (folder / f"rank-{rank}.log.gz").write_bytes(gzip.compress(log.encode()))
     plugin = Path(package.__path__[0]) / "libnccl-net-softtcpx.so"

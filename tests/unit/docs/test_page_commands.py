@@ -54,7 +54,8 @@ def wrong_with(words: list[str]) -> str:
     if name not in COMMANDS:
         return f"no command {name}"
     known = set()
-    for its in (name, *(["run"] if name == "ab" else [])):  # `ab` hands options on to `run`
+    # These two hand options on to `run`.
+    for its in (name, *(["run"] if name in ("ab", "tune") else [])):
         command = _group.get_command(click.Context(_group), its)
         assert command is not None
         known |= {opt for param in command.params for opt in (*param.opts, *param.secondary_opts)}

@@ -28,6 +28,7 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
     workers_asked_for,
     workers_for,
 )
+from tcpx_mpi.plugin.turned_off import turned_off
 from tcpx_mpi.schedule.table import chunks_of
 
 
@@ -239,3 +240,60 @@ def test_kernels_are_kept_where_one_can_write_or_not_at_all(tmp_path: Path) -> N
     assert (tmp_path / "tcpx-mpi").is_dir()
     (tmp_path / "file").touch()
     assert kernel_cache({"XDG_CACHE_HOME": str(tmp_path / "file")}) == ""
+
+
+# --- What takes the place of what the cores give --------------------------------------------------
+
+
+def off(environ: dict[str, str], cores: int = 32, memory: str = "cuda", **given: str) -> list[str]:
+    settings = load_settings({"pattern": "ring", "memory": memory, **given}, {})
+    hosts = [host("a", range(cores))] * 2
+    return turned_off(settings, "softtcpx_v7", environ, (), hosts, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "given", "value"),
+    [
+        ({"SOFTTCPX_WORKERS": "2"}, "SOFTTCPX_WORKERS=2", "2"),
+        ({"NCCL_SOCKET_NTHREADS": "2"}, "NCCL_SOCKET_NTHREADS=2", "2"),
+        ({"SOFTTCPX_WORKERS": "99"}, "SOFTTCPX_WORKERS=99", "2"),  # beyond its limit: none
+    ],
+)
+def test_workers_that_are_given_say_what_they_make_of_channels_and_what_that_cost(
+    environ: dict[str, str], given: str, value: str
+) -> None:
+    (line,) = off(environ)
+    assert line.startswith(f"{given} turns derived settings off: channels {value}, by the cores 14")
+    assert "went from 18.3 to 2.8 GB/s" in line
+    assert line.endswith("; leave it out, or set these too")
+
+
+def test_more_workers_than_by_the_cores_cost_nothing_that_was_measured() -> None:
+    (line,) = off({"SOFTTCPX_WORKERS": "16"})
+    assert "channels 16, by the cores 14" in line
+    assert "GB/s" not in line
+
+
+def test_in_host_memory_workers_turn_progress_threads_off() -> None:
+    (line,) = off({"SOFTTCPX_WORKERS": "4"}, memory="host")
+    assert "progress threads 1, by the cores 8; channels 2, by the cores 8; chunk" in line
+    assert "GB/s" not in line
+    assert off({"SOFTTCPX_WORKERS": "4"}, cores=2, memory="host") == []
+
+
+def test_an_option_that_is_given_says_what_it_changes_besides_itself() -> None:
+    (line,) = off({}, memory="host", progress_threads="1")
+    assert line.startswith("--progress-threads 1 turns derived settings off: channels 2, by the")
+    (line,) = off({}, channels="4")
+    assert line.startswith("--channels 4 turns derived settings off: chunk 512 KiB")
+    assert off({}, chunk="512K") == []
+
+
+def test_nothing_is_turned_off_where_nothing_is_given_or_by_another_plugin() -> None:
+    assert off({}) == off({}, memory="host") == off({"SOFTTCPX_SPIN_US": "5"}) == []
+    settings = load_settings({"pattern": "ring", "memory": "cuda"}, {})
+    hosts, environ = [host("a", range(32))] * 2, {"NCCL_SOCKET_NTHREADS": "2"}
+    assert turned_off(settings, "GPUDirectTCPX_v7", environ, (), hosts, 1, False) == []
+    ours = ["SOFTTCPX_WORKERS"]
+    environ = {"SOFTTCPX_WORKERS": "14"}
+    assert turned_off(settings, "softtcpx_v7", environ, ours, hosts, 1, False) == []

@@ -19,6 +19,7 @@ from tcpx_mpi.report import (
     summarise_row,
     title_lines,
 )
+from tcpx_mpi.report.brief import brief_lines
 
 #: The heading and a row of nccl-tests 2.19.6 (figures invented).
 NCCL_TESTS_TITLES = (
@@ -268,6 +269,13 @@ def test_the_header_says_what_the_plugin_warned_of_and_what_its_sockets_are() ->
     ]
     lines = header_lines(invented.run_header(facts={"congestion_control": "unknown"}))
     assert not any("Sockets:" in line or "warning" in line for line in lines)
+
+
+def test_both_headers_say_what_a_setting_turns_off() -> None:
+    line = "SOFTTCPX_WORKERS=2 turns derived settings off: channels 2, by the cores 14"
+    header = invented.run_header(facts={"turned_off": line}, notes=[])
+    assert f"# Settings: {line}" in header_lines(header)
+    assert any(line in each for each in brief_lines(header, "", 120))
 
 
 def test_equal_slots_are_one_span_and_unknown_ones_are_said_so() -> None:
