@@ -154,6 +154,13 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "mpi,compiler"},
         needs=(MPIRUN, COMPILER),
     ),
+    "tap": Suite(
+        "`conform` of each plugin of the tests and each planted fault, with and without the tap: "
+        "20 minutes",
+        ("-m", "variant or not variant", "tap", "tap/conform_under_tap.py"),
+        environ={"TCPX_MPI_REQUIRE": "compiler"},
+        needs=(COMPILER,),
+    ),
     "nccl": Suite(
         "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 2 minutes",
         ("-p", "no:benchmark", *(f"nccl/{name}.py" for name in _OVER_NCCL)),

@@ -34,7 +34,7 @@ LAYERS = (
         "_native",
     ),
     ("clock", "units", "inputs", "toml_value", "launch", "schedule"),
-    ("config", "records", "patterns"),
+    ("config", "records", "patterns", "tap"),
     ("machine", "stats", "workload", "world"),
     ("plugin", "compare", "findings", "gates"),
     ("tune",),
@@ -259,6 +259,7 @@ NATIVE_BELOW = {
     "baselines": {"engine", "memory"},
     "machine": {"engine", "memory"},
     "softtcpx": {"net", "proof"},
+    "tap": {"net", "proof"},
     "null": {"net"},
 }
 # The same within softtcpx.
@@ -331,7 +332,7 @@ def test_all_kinds_of_native_files_are_read() -> None:
 
 def test_plugins_share_only_the_declarations_of_the_abi_with_the_engine() -> None:
     for path in NATIVE_FILES:
-        if folder_of(path) in ("softtcpx", "null"):
+        if folder_of(path) in ("softtcpx", "tap", "null"):
             shared = {i for i in INCLUDE.findall(path.read_text()) if i.startswith("net/")}
             assert not [i for i in shared if not i.startswith("net/abi")], native_name(path)
 

@@ -1,0 +1,102 @@
+"""The contract through the tap: each plugin is given the verdicts that it has without it.
+
+Every plugin of these tests, each version, each planted fault: SUITE=tap. A few are in `make test`
+(test_conform_under_tap.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import refplugin_build
+from conform_command import conform
+from tap_files import bundled
+
+TESTS = Path(__file__).parents[1]
+#: The plugin, the versions of its table, and in which memory it is tried.
+PLUGINS = (
+    *(("softtcpx", abi, memory) for abi in range(6, 13) for memory in ("host", "emulated")
+      if (abi, memory) != (6, "emulated")),
+    ("null", 7, "host"),
+    ("refplugin/refplugin.cc", 7, "host"),
+    ("refplugin/blocking.cc", 6, "host"),
+    ("refplugin/blocking.cc", 9, "host"),
+    ("refplugin/lawful_fresh.cc", 8, "host"),
+    ("refplugin/lawful_stays.cc", 12, "host"),
+    ("refplugin/lawful_waits.cc", 6, "host"),
+    ("refplugin/oddplugin.cc", 7, "host"),
+    ("refplugin/planted.cc", 7, "host"),
+    ("refplugin/planted.cc", 11, "host"),
+    ("harsh/harsh.cc", 7, "host"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("plugin", "abi", "memory"), PLUGINS)
+def test_a_plugin_has_the_verdicts_that_it_has_without_the_tap(
+    plugin: str, abi: int, memory: str, tmp_path: Path
+) -> None:
+    require_the_same(plugin, abi, memory, tmp_path)
+
+
+def test_each_planted_fault_is_found_through_the_tap_too(tmp_path: Path) -> None:
+    library = refplugin_build.build(tmp_path, TESTS / "conform" / "faulty.cc")
+    names = faults_of(TESTS / "conform" / "faulty.cc")
+    assert names
+    plain, tapped = (
+        tried(path, names, TCPX_TAP_PLUGIN=str(library)) for path in (library, bundled("tap", 11))
+    )
+    differ = [
+        name for name in plain if without_numbers(plain[name]) != without_numbers(tapped[name])
+    ]
+    assert not differ, [(plain[name], tapped[name]) for name in differ[:3]]
+
+
+def require_the_same(plugin: str, abi: int, memory: str, folder: Path) -> None:
+    """Conforms with and without the tap are the same, clause by clause, with reasons."""
+    library = (
+        refplugin_build.build(folder, TESTS / plugin)
+        if plugin.endswith(".cc")
+        else bundled(plugin, abi if plugin == "softtcpx" else 7)
+    )
+    inner = str(bundled("softtcpx"))
+    environ = {
+        "NCCL_SOCKET_IFNAME": "=lo", "TCPX_TAP_PLUGIN": str(library), "HARSH_INNER": inner,
+        "ODD_REAL": inner, "PLANT_REAL": str(bundled("softtcpx", abi)),
+        "TCPX_TAP_DIR": str(folder / "taps"),
+    }  # fmt: skip
+    which = ("--quick", "--abi", str(abi), "--memory", memory)
+    plain = conform(folder, str(library), *which, **environ)
+    tapped = conform(folder, str(bundled("tap", abi)), *which, **environ)
+    assert plain.document, plain.err
+    assert tapped.document, tapped.err
+    assert tapped.verdicts() == plain.verdicts(), (plain.out, tapped.out)
+    assert without_numbers(tapped.reasons()) == without_numbers(plain.reasons())
+    assert list((folder / "taps").glob("*.tap"))
+
+
+def without_numbers(reasons: Any) -> str:
+    """Reasons without what differs from one time to the next: counts, times."""
+    return "".join(letter for letter in json.dumps(reasons) if not letter.isdigit())
+
+
+def faults_of(source: Path) -> list[str]:
+    """What FAULT may be."""
+    import re
+
+    return sorted(set(re.findall(r'fault\("([a-z0-9-]+)"\)', source.read_text())))
+
+
+def tried(plugin: Path, names: list[str], **environ: str) -> dict[str, Any]:
+    command = [sys.executable, str(TESTS / "conform" / "try_faults.py"), str(plugin), "host", "5"]
+    done = subprocess.run(
+        [*command, *names], capture_output=True, text=True, timeout=3000,
+        env={**os.environ, **environ, "NCCL_SOCKET_IFNAME": "=lo"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(line) for line in done.stdout.splitlines())

@@ -1,0 +1,27 @@
+"""softtcpx keeps the contract through the tap as it does without: the verdicts are those on file.
+
+Every other plugin of the tests, and every version: SUITE=tap (conform_under_tap.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import verdicts
+from conform_command import conform
+from tap_files import bundled
+
+
+@pytest.mark.parametrize(("memory", "abi"), [
+    ("host", 6), ("emulated", 12), pytest.param("host", 9, marks=pytest.mark.variant),
+])  # fmt: skip
+def test_the_verdicts_are_those_without_the_tap(memory: str, abi: int, tmp_path: Path) -> None:
+    found = conform(
+        tmp_path, str(bundled("tap", abi)), "--memory", memory, "--quick",
+        NCCL_SOCKET_IFNAME="=lo", TCPX_TAP_PLUGIN=str(bundled("softtcpx", abi)),
+        TCPX_TAP_DIR=str(tmp_path / "taps"),
+    )  # fmt: skip
+    assert (found.code, found.err) == (0, ""), found.out
+    (version,) = found.document["versions"]
+    assert version["clauses"] == verdicts.expected(memory, abi, quick=True)
