@@ -31,6 +31,7 @@ COMMANDS = {
     "env": "print the environment of a profile, for mpirun or a shell",
     "plugins": "list the plugins found here, and which one a run would use",
     "conform": "say whether a plugin keeps the contract, clause by clause",
+    "tap": "say what a job moved and whose its time was, by files of the tap",
     "nixl": "time what NIXL's agents move over a plugin, and over UCX beside it",
     "simulate": "predict what a pattern would take, on any number of ranks",
     "report": "print the table of a result file",

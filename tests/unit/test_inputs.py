@@ -334,6 +334,7 @@ ELSEWHERE = {
     "records/names.py": CREATED,
     "records/new_file.py": CREATED,
     "records/reader.py": "HDF5 within what was opened",
+    "records/tap.py": CREATED,
     "records/writer.py": CREATED,
     "report/html/page.py": "a part of this package",
     "run/last_words.py": KERNEL,

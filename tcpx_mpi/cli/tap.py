@@ -1,0 +1,55 @@
+"""`tcpx-mpi tap`: what the tap has recorded of a job, by way and by NIC."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import click
+
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+
+_EXAMPLES = (
+    "tcpx-mpi tap taps/",
+    "tcpx-mpi tap node*/taps/*.tap --hdf5 job.h5",
+)
+
+
+class _TapCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.command("tap", cls=_TapCommand)
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILES...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--hdf5", metavar="FILE", type=click.Path(),
+    help="Write every request, too, into the group /tap of a new file.",
+)  # fmt: skip
+def command(files: tuple[str, ...], as_json: bool, hdf5: str | None) -> int:
+    """Says what a job moved, from whom to whom, and whose its time was, by FILES of the tap.
+
+    The tap is a plugin of NCCL that passes calls on to another one and writes them down:
+    NCCL_NET_PLUGIN=.../libnccl-net-tap.so TCPX_TAP_PLUGIN=... TCPX_TAP_DIR=... A file is one
+    process; FILES are those of all ranks, or folders of them.
+    """
+    from tcpx_mpi.records.new_file import require_new, write_new_file
+    from tcpx_mpi.records.tap import write_tap
+    from tcpx_mpi.tap import file, joined, tables, text, ways
+
+    if hdf5 is not None:
+        require_new(hdf5, "--hdf5")
+    job = joined.read_job(file.files_of(files))
+    summary = ways.summarise(job)
+    if hdf5 is not None:
+        write = functools.partial(write_tap, tables.tables_of(job), {"format": str(text.FORMAT)})
+        write_new_file(hdf5, write, "--hdf5")
+    if as_json:
+        print(json.dumps(text.document(job, summary), indent=2))
+    else:
+        print("\n".join(text.lines(job, summary)))
+        if hdf5 is not None:
+            print(f"# wrote {hdf5}")
+    return 0
