@@ -470,6 +470,12 @@ class Runner:
             NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
     ) -> None: ...
+    def add_turn(
+        self,
+        table: Annotated[
+            NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+    ) -> None: ...
     def load(
         self,
         table: numpy.typing.NDArray[numpy.int32],

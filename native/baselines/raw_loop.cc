@@ -47,8 +47,8 @@ void RawLoop::load(Program program, const SlotBase* buffers) {
 void RawLoop::begin_flows() {
   const int64_t now = now_ns();
   for (Flow& flow : flows_) {
-    flow.op = 0;
-    flow.iteration = flow.moved = flow.completed = flow.bytes = 0;
+    flow.rewind(first_slot(), iterations());
+    flow.moved = flow.completed = flow.bytes = 0;
     flow.moved_ns = now;
   }
 }
@@ -67,20 +67,16 @@ void RawLoop::rest() {
   if (!sleeps_) return BatchLoop::rest();
   nfds_t count = 0;
   for (const Flow& flow : flows_) {
-    if (flow.fd < 0 || !may_move(flow)) continue;
+    if (flow.fd < 0 || !may_begin(flow)) continue;
     const bool sends = flow.kind == FlowKind::kSend;
     waiting_[count++] = {flow.fd, static_cast<short>(sends ? POLLOUT : POLLIN), 0};
   }
   poll(waiting_.data(), count, kRestMs);
 }
 
-bool RawLoop::may_move(const Flow& flow) const {
-  return may_begin(flow.kind, flow.ops[flow.op], flow.iteration);
-}
-
 bool RawLoop::advance(Flow& flow) {
-  if (!may_move(flow)) return false;
-  const ChunkOp& op = flow.ops[flow.op];
+  if (!may_begin(flow)) return false;
+  const ChunkOp& op = flow.next_op();
   if (flow.kind == FlowKind::kCopy) {
     compute_chunk(op, flow.iteration);
     complete(flow, op);
@@ -129,21 +125,17 @@ void RawLoop::complete(Flow& flow, const ChunkOp& op) {
   flow.moved = 0;
   flow.bytes += op.bytes;
   ++flow.completed;
-  const bool last = ++flow.op == flow.n_ops;
-  if (last) {
-    flow.op = 0;
-    ++flow.iteration;
-  }
-  finish_chunk(flow, op, iteration, last);
+  flow.step(iterations());
+  finish_chunk(flow, op, iteration);
 }
 
 void RawLoop::take_picture(FlowReport* picture) const {
   for (size_t i = 0; i < flows_.size(); ++i) {
     const Flow& flow = flows_[i];
     const ChunkQueue& queue = program().queues[i];
-    const ChunkOp& op = flow.ops[flow.op];
+    const ChunkOp& op = flow.next_op();
     // A stream has no requests: what waits for the kernel is as one, since it last moved.
-    const bool waits = flow.fd >= 0 && may_move(flow);
+    const bool waits = flow.fd >= 0 && may_begin(flow);
     FlowReport& report = picture[i];
     report.kind = flow.kind;
     report.peer = queue.peer;

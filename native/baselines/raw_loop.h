@@ -24,9 +24,7 @@ class RawLoop : public BatchLoop {
   struct Flow : FlowOps {
     using FlowOps::FlowOps;
     int fd = -1;
-    uint32_t op = 0;  // under way, and its iteration
-    uint64_t iteration = 0;
-    uint64_t moved = 0;    // bytes of it
+    uint64_t moved = 0;    // bytes of the chunk under way
     int64_t moved_ns = 0;  // when, on coarse_now()'s clock
     uint64_t completed = 0;
     uint64_t bytes = 0;
@@ -38,7 +36,6 @@ class RawLoop : public BatchLoop {
   void rest() override;
 
   bool advance(Flow& flow);
-  bool may_move(const Flow& flow) const;
   bool move_bytes(Flow& flow, const ChunkOp& op);
   void complete(Flow& flow, const ChunkOp& op);
 

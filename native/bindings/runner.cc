@@ -24,6 +24,17 @@ void bind_runner(nb::module_& m) {
           },
           "buffer"_a, "offsets"_a, "lengths"_a)
       .def(
+          "add_turn",
+          [](Runner& e, const IntTable& table) {
+            if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
+            e.turns_.emplace_back(
+                std::vector<int32_t>(table.data(), table.data() + table.shape(0) * kStepColumns),
+                e.blocks_);
+          },
+          "table"_a,
+          "Of a row whose iterations differ: what one of them does, by the blocks as they are set. "
+          "`load` has the last one; slot k has the one of number k, and so on in turn.")
+      .def(
           "load",
           [](Runner& e, const IntTable& table, uint64_t chunk_bytes, int channels,
              const std::vector<SlotMemory*>& buffers, uint64_t iterations, int dtype, int redop,
@@ -36,8 +47,14 @@ void bind_runner(nb::module_& m) {
             for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
               if (buffers[i] != nullptr) bases[i] = base_of(*buffers[i]);
             }
-            Program whole = compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes,
-                                    channels, make_arithmetic(dtype, redop, factor));
+            const auto before = std::exchange(e.turns_, {});
+            std::vector<Turn> turns;
+            for (const auto& [steps, blocks] : before) {
+              turns.push_back({steps.data(), steps.size() / kStepColumns, blocks.data()});
+            }
+            turns.push_back({table.data(), table.shape(0), e.blocks_.data()});
+            Program whole =
+                compile(turns, chunk_bytes, channels, make_arithmetic(dtype, redop, factor));
             const nb::gil_scoped_release release;  // the plugin may be asked for memory
             e.load(split(std::move(whole), e.team_->size()), bases);
             e.team_->loaded();

@@ -18,7 +18,10 @@ class Runner {
   virtual void load(std::vector<Program> programs, const SlotBase* buffers) = 0;
   virtual uint64_t most_chunk_bytes() const { return UINT32_MAX; }
 
-  std::vector<BlockTable> blocks_ = std::vector<BlockTable>(kBuffers);
+  using Blocks = std::vector<BlockTable>;
+  Blocks blocks_ = Blocks(kBuffers);
+  // Of the row to come, whose iterations differ: those before its last.
+  std::vector<std::pair<std::vector<int32_t>, Blocks>> turns_;
   std::optional<LoopTeam> team_;  // a derived class makes it and ends it
 };
 

@@ -31,8 +31,10 @@ void BatchLoop::set_row(Program program, const SlotBase* buffers) {
   counters_ = own_counters_.data();
   picture_.assign(program_.queues.size(), FlowReport{});
   reserve_sources();
-  parts_ = {};
-  for (int kind = 0; kind < 3; ++kind) parts_.all += parts_.by_kind[kind] = program_.ops[kind];
+  parts_.clear();
+  for (const OpCounts& ops : program_.ops) {
+    parts_.push_back({{ops[0], ops[1], ops[2]}, ops[0] + ops[1] + ops[2]});
+  }
 }
 
 void BatchLoop::reserve(uint64_t iterations) {
@@ -93,7 +95,7 @@ void BatchLoop::rest() {
 
 void BatchLoop::arm(uint64_t iterations) {
   if (iterations > left_.size()) throw std::invalid_argument("batch longer than reserved");
-  std::fill_n(left_.begin(), iterations, parts_);
+  std::fill_n(left_.begin(), iterations, parts_.front());
   std::fill_n(stamps_.end.begin(), iterations, int64_t{-1});
   std::fill_n(stamps_.send_done.begin(), iterations, int64_t{-1});
   std::fill_n(stamps_.receive_done.begin(), iterations, int64_t{-1});
@@ -108,6 +110,9 @@ void BatchLoop::begin(const BatchPlan& plan) {
   first_slot_ = plan.first_slot;
   iterations_ = plan.iterations;
   open_ = gate_ = 0;
+  if (parts_.size() > 1) {  // a batch of few: each has a schedule of its own in memory
+    for (uint64_t i = 0; i < iterations_; ++i) left_[i] = parts_[(first_slot_ + i) % parts_.size()];
+  }
   pictured_ = false;
   cpus_seen_.fill(0);
   if (team_ == nullptr) std::fill(own_counters_.begin(), own_counters_.end(), 0);
@@ -139,11 +144,8 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
   // Also a rank that was there in time and lost its core meanwhile.
   stamps_.late = plan.start_ns != 0 && now - plan.start_ns > kStartSpinNs;
   stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;
-  if (parts_.all == 0) {  // a rank without a part: its iterations are complete as they begin
-    std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);
-    open_ = iterations_;
-    if (team_ != nullptr) team_->publish(member_, open_);
-  }
+  // Of a rank without a part in them, its first iterations are complete as they begin.
+  end_iterations(stamps_.start);
   note_cpu();
   coarse_now_ = now;
   heartbeat_.looked_ns.store(now, std::memory_order_relaxed);

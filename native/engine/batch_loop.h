@@ -120,17 +120,55 @@ class BatchLoop {
   bool take_picture_ready() { return picture_ready_.exchange(false, std::memory_order_acquire); }
 
  protected:
-  // What a flow of any driver walks: the chunks of its queue, again in each iteration.
+  // What a flow of any driver walks: the chunks of its queue that each iteration has.
   struct FlowOps {
     explicit FlowOps(const ChunkQueue& queue)
         : kind(queue.kind),
           source(queue.source),
           ops(queue.ops.data()),
-          n_ops(static_cast<uint32_t>(queue.ops.size())) {}
+          begins(queue.begins.data()),
+          turns(static_cast<uint32_t>(queue.begins.size() - 1)) {}
+
+    // To the first chunk of a batch whose first slot is this one.
+    void rewind(uint64_t first_slot, uint64_t iterations) {
+      turn = static_cast<uint32_t>(first_slot % turns);
+      iteration = round = 0;
+      open_turn(iterations);
+    }
+    // One chunk on.
+    void step(uint64_t iterations) {
+      if (++op < end) return;
+      next_turn();
+      open_turn(iterations);
+    }
+    const ChunkOp& next_op() const { return ops[op]; }
+
     FlowKind kind;
     int source;
     const ChunkOp* ops;
-    uint32_t n_ops;
+    const uint32_t* begins;
+    uint32_t turns;
+    // Which chunk is next, in which iteration, before which its turn had so many.
+    uint32_t op = 0;
+    uint32_t end = 0;
+    uint32_t turn = 0;
+    uint64_t iteration = 0;
+    uint64_t round = 0;
+
+   private:
+    void next_turn() {
+      ++iteration;
+      if (++turn < turns) return;
+      turn = 0;
+      ++round;
+    }
+    // Iterations in which it has no chunk are passed over; behind the batch any will do.
+    void open_turn(uint64_t iterations) {
+      while (begins[turn] == begins[turn + 1] && iteration < iterations) next_turn();
+      op = begins[turn];
+      end = begins[turn + 1];
+      if (iteration >= iterations) op = 0;
+    }
   };
 
   // The row to come; flows are then made of program().queues, whose chunks stay where they are.
@@ -145,12 +183,12 @@ class BatchLoop {
   // Many sweeps moved nothing: offers the core to others.
   virtual void rest();
 
-  // A chunk of an iteration is complete; `last`: the last that its flow has there.
-  void finish_chunk(const FlowOps& flow, const ChunkOp& op, uint64_t iteration, bool last) {
+  // A chunk of an iteration is complete.
+  void finish_chunk(const FlowOps& flow, const ChunkOp& op, uint64_t iteration) {
     // Written by this thread alone, read by all of the rank.
     uint64_t& counter = counters_[op.counter];
     __atomic_store_n(&counter, counter + 1, __ATOMIC_RELEASE);
-    if (last && flow.source >= 0) note_source(flow.source, iteration);
+    if (op.last && flow.source >= 0) note_source(flow.source, iteration);
     finish_part(flow.kind, iteration);
   }
   void note_flush(uint64_t iteration) { stamps_.flush_begun[iteration] = now_ns(); }
@@ -159,9 +197,10 @@ class BatchLoop {
 
   // Receives of later iterations have slots of their own and may be posted early; whatever reads or
   // sends begins when the iteration before is complete.
-  bool may_begin(FlowKind kind, const ChunkOp& op, uint64_t iteration) const {
-    return iteration < iterations_ && (kind == FlowKind::kReceive || iteration <= gate_) &&
-           waits_met(program_, counters_, op, iteration);
+  bool may_begin(const FlowOps& flow) const {
+    return flow.iteration < iterations_ &&
+           (flow.kind == FlowKind::kReceive || flow.iteration <= gate_) &&
+           waits_met(program_, counters_, flow.next_op(), flow.round);
   }
 
   // Where a chunk's bytes are in the slot of an iteration of this batch.
@@ -177,6 +216,7 @@ class BatchLoop {
   void reduce_chunk(const ChunkOp& op, uint64_t iteration, const uint8_t* staging) const;
 
   uint64_t iterations() const { return iterations_; }
+  uint64_t first_slot() const { return first_slot_; }
   uint64_t open() const { return open_; }  // the oldest iteration that is not complete
   bool failed() const { return failed_; }
   watch::Heartbeat& heartbeat() { return heartbeat_; }
@@ -196,6 +236,7 @@ class BatchLoop {
   void wait_for_start(const BatchPlan& plan);
   bool look_around(const BatchPlan& plan);
   void note_cpu();
+  void end_iterations(int64_t at);
   void finish_part(FlowKind kind, uint64_t iteration);
   // Of several flows from a source the last one to write is the last one to finish.
   void note_source(int source, uint64_t iteration) {
@@ -213,7 +254,7 @@ class BatchLoop {
   uint64_t* counters_ = nullptr;  // completed chunks, cumulative over the batch; perhaps a team's
   Team* team_ = nullptr;          // none: this loop alone
   size_t member_ = 0;
-  IterationLeft parts_{};
+  std::vector<IterationLeft> parts_;  // by turn
   std::vector<IterationLeft> left_;
   BatchStamps stamps_;
   Fault fault_;
@@ -246,7 +287,12 @@ inline void BatchLoop::finish_part(FlowKind kind, uint64_t iteration) {
   const int64_t now = now_ns();
   if (kind == FlowKind::kSend) stamps_.send_done[iteration] = now;
   if (kind == FlowKind::kReceive) stamps_.receive_done[iteration] = now;
-  while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = now;
+  end_iterations(now);
+}
+
+// Those of which nothing is left.
+inline void BatchLoop::end_iterations(int64_t at) {
+  while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = at;
   if (team_ == nullptr) {
     gate_ = open_;
   } else {

@@ -21,11 +21,14 @@ std::vector<Program> split(Program whole, size_t parts) {
     part.sources = whole.sources;
     part.source_lanes = whole.source_lanes;
     part.counters = whole.counters;
+    part.ops.resize(whole.turns());
   }
   for (ChunkQueue& queue : whole.queues) {
     const auto place = static_cast<size_t>(queue.channel + std::max(queue.peer, 0));
     Program& part = programs[place % parts];
-    part.ops[static_cast<int>(queue.kind)] += static_cast<uint32_t>(queue.ops.size());
+    for (size_t turn = 0; turn < part.turns(); ++turn) {
+      part.ops[turn][static_cast<int>(queue.kind)] += queue.begins[turn + 1] - queue.begins[turn];
+    }
     part.queues.push_back(std::move(queue));
   }
   return programs;

@@ -89,13 +89,14 @@ uint32_t share_of(uint32_t chunks, int channel, int channels) {
   return (chunks + channels - 1 - channel) / channels;
 }
 
-// One alone is done when the rank's receives are: there is nobody to tell it from.
+// One alone is done when the rank's receives are: there is nobody to tell it from, but in other
+// turns.
 void number_sources(Program& program) {
   std::map<std::pair<int, int>, int> number_of;  // of (lane, peer)
   for (const ChunkQueue& queue : program.queues) {
     if (queue.kind == FlowKind::kReceive) number_of[{queue.lane, queue.peer}] = 0;
   }
-  if (number_of.size() < 2) return;
+  if (number_of.size() < 2 && program.turns() < 2) return;
   for (auto& [source, number] : number_of) {
     number = static_cast<int>(program.sources.size());
     program.sources.push_back(source.second);
@@ -106,49 +107,72 @@ void number_sources(Program& program) {
   }
 }
 
-}  // namespace
+// The program under way: what turns have in common is the queues, and nothing else.
+class Compiler {
+ public:
+  Compiler(uint64_t chunk_bytes, int channels, const Arithmetic& arithmetic)
+      : chunk_bytes_(chunk_bytes), channels_(channels) {
+    program_.arithmetic = arithmetic;
+  }
 
-Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, uint64_t chunk_bytes,
-                int channels, const Arithmetic& arithmetic) {
-  Program program;
-  program.arithmetic = arithmetic;
-  std::map<std::tuple<int, int, int, int>, size_t> queue_of;
-  std::vector<uint32_t> step_chunks(steps);
-  std::vector<uint64_t> step_bytes(steps);
-  const auto counter_of = [&](size_t step, int channel) {
-    return static_cast<uint32_t>(step * channels + channel);
-  };
-  program.counters = static_cast<uint32_t>(steps * channels);
+  void add(const Turn& turn) {
+    turn_ = &turn;
+    first_counter_ = program_.counters;
+    program_.counters += static_cast<uint32_t>(turn.steps * channels_);
+    program_.ops.emplace_back();
+    for (ChunkQueue& queue : program_.queues) begin_turn(queue);
+    step_chunks_.resize(turn.steps);
+    step_bytes_.resize(turn.steps);
+    for (size_t row = 0; row < turn.steps; ++row) add_step(row);
+    for (ChunkQueue& queue : program_.queues) {
+      if (queue.ops.size() > queue.begins.back()) queue.ops.back().last = true;
+    }
+  }
 
-  for (size_t row = 0; row < steps; ++row) {
-    const int32_t* step = table + row * kStepColumns;
+  Program finish() {
+    for (ChunkQueue& queue : program_.queues) begin_turn(queue);
+    number_sources(program_);
+    return std::move(program_);
+  }
+
+ private:
+  static void begin_turn(ChunkQueue& queue) {
+    queue.begins.push_back(static_cast<uint32_t>(queue.ops.size()));
+  }
+
+  uint32_t counter_of(size_t step, int channel) const {
+    return first_counter_ + static_cast<uint32_t>(step * channels_ + channel);
+  }
+
+  void add_step(size_t row) {
+    const int32_t* step = turn_->table + row * kStepColumns;
     const Form form = form_of(step[kOp], row);
     const FlowKind kind = form.kind;
     Range from{0, 0};
     Range to{0, 0};
     if (form.reads) {
-      from = range_of(blocks, step[kSrcBuffer], step[kSrcBlock], step[kBlocks], row);
+      from = range_of(turn_->blocks, step[kSrcBuffer], step[kSrcBlock], step[kBlocks], row);
     }
     if (form.writes) {
-      to = range_of(blocks, step[kDstBuffer], step[kDstBlock], step[kBlocks], row);
+      to = range_of(turn_->blocks, step[kDstBuffer], step[kDstBlock], step[kBlocks], row);
     }
     if (form.reads && form.writes && from.bytes != to.bytes) {
       refuse(row, "source and destination have unequal lengths");
     }
     if (form.work != ChunkWork::kMove) {
       for (const Range& range : {from, to}) {
-        require_aligned_elements(range, chunk_bytes, arithmetic.type, row);
+        require_aligned_elements(range, chunk_bytes_, program_.arithmetic.type, row);
       }
     }
     const uint64_t bytes = kind == FlowKind::kReceive ? to.bytes : from.bytes;
-    const uint32_t chunks = chunks_of(bytes, chunk_bytes);
-    step_bytes[row] = bytes;
-    step_chunks[row] = chunks;
+    const uint32_t chunks = chunks_of(bytes, chunk_bytes_);
+    step_bytes_[row] = bytes;
+    step_chunks_[row] = chunks;
     for (uint32_t c = 0; c < chunks; ++c) {
-      const int channel = static_cast<int>(c % channels);
+      const int channel = static_cast<int>(c % channels_);
       ChunkOp chunk{};
-      const uint64_t at = c * chunk_bytes;
-      chunk.bytes = static_cast<uint32_t>(std::min(chunk_bytes, bytes - std::min(at, bytes)));
+      const uint64_t at = c * chunk_bytes_;
+      chunk.bytes = static_cast<uint32_t>(std::min(chunk_bytes_, bytes - std::min(at, bytes)));
       chunk.step = static_cast<uint32_t>(row);
       chunk.chunk = c;
       chunk.offset = (kind == FlowKind::kSend ? from.offset : to.offset) + at;
@@ -158,39 +182,70 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
       chunk.source_buffer = std::max(step[kSrcBuffer], 0) & 0xf;
       chunk.work = form.work;
       chunk.counter = counter_of(row, channel);
-      chunk.first_wait = static_cast<uint32_t>(program.waits.size());
-      for (int w = 0; w < 2; ++w) {
-        const int pred = step[w == 0 ? kPred0 : kPred1];
-        const int how = step[w == 0 ? kWait0 : kWait1];
-        if (pred < 0) continue;
-        if (size_t(pred) >= row) refuse(row, "waits for a later row " + std::to_string(pred));
-        if (how == kWaitWhole) {
-          for (int ch = 0; ch < channels && share_of(step_chunks[pred], ch, channels) > 0; ++ch) {
-            const uint32_t share = share_of(step_chunks[pred], ch, channels);
-            program.waits.push_back({counter_of(pred, ch), share, share});
-          }
-        } else if (how != kWaitChunk) {
-          refuse(row, "unknown way to wait " + std::to_string(how));
-        } else if (step_bytes[pred] == bytes) {
-          program.waits.push_back(
-              {counter_of(pred, channel), c / channels + 1, share_of(chunks, channel, channels)});
-        } else {
-          refuse(row,
-                 "waits chunk by chunk for row " + std::to_string(pred) + " of another length");
-        }
-      }
-      chunk.n_waits = static_cast<uint16_t>(program.waits.size() - chunk.first_wait);
+      add_waits(row, &chunk);
       const int peer = kind == FlowKind::kCopy ? -1 : step[kPeer];
       const int lane = kind == FlowKind::kCopy ? 0 : step[kLane];
-      const auto key = std::make_tuple(static_cast<int>(kind), peer, lane, channel);
-      const auto [found, is_new] = queue_of.emplace(key, program.queues.size());
-      if (is_new) program.queues.push_back({kind, peer, lane, channel, {}});
-      program.queues[found->second].ops.push_back(chunk);
-      ++program.ops[static_cast<int>(kind)];
+      queue_of(kind, peer, lane, channel).ops.push_back(chunk);
+      ++program_.ops.back()[static_cast<int>(kind)];
     }
   }
-  number_sources(program);
-  return program;
+
+  void add_waits(size_t row, ChunkOp* chunk) {
+    const int32_t* step = turn_->table + row * kStepColumns;
+    const int channel = static_cast<int>(chunk->chunk % channels_);
+    std::vector<Wait>& waits = program_.waits;
+    chunk->first_wait = static_cast<uint32_t>(waits.size());
+    for (int w = 0; w < 2; ++w) {
+      const int pred = step[w == 0 ? kPred0 : kPred1];
+      const int how = step[w == 0 ? kWait0 : kWait1];
+      if (pred < 0) continue;
+      if (size_t(pred) >= row) refuse(row, "waits for a later row " + std::to_string(pred));
+      if (how == kWaitWhole) {
+        for (int ch = 0; ch < channels_; ++ch) {
+          const uint32_t share = share_of(step_chunks_[pred], ch, channels_);
+          if (share > 0) waits.push_back({counter_of(pred, ch), share, share});
+        }
+      } else if (how != kWaitChunk) {
+        refuse(row, "unknown way to wait " + std::to_string(how));
+      } else if (step_bytes_[pred] == step_bytes_[row]) {
+        waits.push_back({counter_of(pred, channel), chunk->chunk / channels_ + 1,
+                         share_of(step_chunks_[row], channel, channels_)});
+      } else {
+        refuse(row, "waits chunk by chunk for row " + std::to_string(pred) + " of another length");
+      }
+    }
+    chunk->n_waits = static_cast<uint16_t>(waits.size() - chunk->first_wait);
+  }
+
+  ChunkQueue& queue_of(FlowKind kind, int peer, int lane, int channel) {
+    const auto key = std::make_tuple(static_cast<int>(kind), peer, lane, channel);
+    const auto [found, is_new] = queues_.emplace(key, program_.queues.size());
+    if (is_new) {
+      // In the turns before it had nothing.
+      program_.queues.push_back({kind, peer, lane, channel, {}, {}});
+      program_.queues.back().begins.resize(program_.turns(), 0);
+    }
+    return program_.queues[found->second];
+  }
+
+  const uint64_t chunk_bytes_;
+  const int channels_;
+  Program program_;
+  std::map<std::tuple<int, int, int, int>, size_t> queues_;  // their places
+  // Of the turn under way.
+  const Turn* turn_ = nullptr;
+  uint32_t first_counter_ = 0;
+  std::vector<uint32_t> step_chunks_;
+  std::vector<uint64_t> step_bytes_;
+};
+
+}  // namespace
+
+Program compile(const std::vector<Turn>& turns, uint64_t chunk_bytes, int channels,
+                const Arithmetic& arithmetic) {
+  Compiler compiler(chunk_bytes, channels, arithmetic);
+  for (const Turn& turn : turns) compiler.add(turn);
+  return compiler.finish();
 }
 
 }  // namespace tcpx

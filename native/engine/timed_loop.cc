@@ -101,8 +101,7 @@ void TimedLoop::use_staging(ScheduledFlow& flow, const ChunkQueue& queue) {
 void TimedLoop::begin_flows() {
   for (ScheduledFlow& flow : flows_) {
     flow.restart();
-    flow.source.op = 0;
-    flow.source.iteration = 0;
+    flow.source.rewind(first_slot(), iterations());
   }
 }
 
@@ -139,7 +138,7 @@ Fault TimedLoop::in_call() const {
   const uint64_t number = call == watch::InCall::kConsumed    ? flow->finished
                           : call == watch::InCall::kTestFlush ? flow->flushed
                                                               : flow->tested;
-  const Part part = posts ? Part{&flow->source.ops[flow->source.op], flow->source.iteration}
+  const Part part = posts ? Part{&flow->source.next_op(), flow->source.iteration}
                           : flow->chunks[number % kNetMaxRequests].part;
   fault.flow = static_cast<int>(flow - flows_.data());
   fault.direction = flow->kind;
@@ -161,7 +160,7 @@ void TimedLoop::take_picture(FlowReport* picture) const {
     report.lane = program().queues[i].lane;
     const bool is_posted = flow.posted != flow.finished;
     const Part oldest = is_posted ? flow.oldest().part
-                                  : Part{&flow.source.ops[flow.source.op], flow.source.iteration};
+                                  : Part{&flow.source.next_op(), flow.source.iteration};
     report.finished = oldest.iteration >= iterations();
     report.oldest_iteration = oldest.iteration;
     report.oldest_step = oldest.op->step;

@@ -34,11 +34,9 @@ class TimedLoop : public BatchLoop {
   virtual void load(Program program, const SlotBase* buffers);
 
  protected:
-  // The chunks of a queue, again in each iteration: which is to be posted next.
+  // The chunks of a queue: which is to be posted next.
   struct Cursor : FlowOps {
     using FlowOps::FlowOps;
-    uint32_t op = 0;
-    uint64_t iteration = 0;
     // Where receives that are reduced land, by their place in the window; NULL: nowhere.
     uint8_t* staging = nullptr;
     size_t staging_stride = 0;
@@ -100,8 +98,8 @@ class TimedLoop : public BatchLoop {
 
 inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
   const Cursor& at = flow.source;
-  const ChunkOp& op = at.ops[at.op];
-  if (!may_begin(flow.kind, op, at.iteration)) return false;
+  const ChunkOp& op = at.next_op();
+  if (!may_begin(at)) return false;
   chunk.data = address(op.buffer, at.iteration, op.offset);
   chunk.bytes = op.bytes;
   chunk.scattered = flow.queue != nullptr;
@@ -130,15 +128,11 @@ inline Operands TimedLoop::operands(const Chunk<Part>& chunk) const {
 }
 
 inline void TimedLoop::took(ScheduledFlow& flow, const Chunk<Part>&) {
-  if (++flow.source.op < flow.source.n_ops) return;
-  flow.source.op = 0;
-  ++flow.source.iteration;
+  flow.source.step(iterations());
 }
 
 inline void TimedLoop::finished(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
-  const Cursor& queue = flow.source;
-  const bool last = chunk.part.op + 1 == queue.ops + queue.n_ops;
-  finish_chunk(queue, *chunk.part.op, chunk.part.iteration, last);
+  finish_chunk(flow.source, *chunk.part.op, chunk.part.iteration);
 }
 
 }  // namespace tcpx

@@ -81,6 +81,11 @@ struct Rig {
   // Registers real memory of kSlots slots and loads the steps over it.
   void load(const Steps& steps, const std::vector<uint64_t>& lengths, uint64_t chunk_bytes,
             uint64_t iterations) {
+    load(std::vector<Steps>{steps}, lengths, chunk_bytes, iterations);
+  }
+  // Slot k has steps k, and so on in turn.
+  void load(const std::vector<Steps>& turns, const std::vector<uint64_t>& lengths,
+            uint64_t chunk_bytes, uint64_t iterations) {
     memory[kSendBuffer].assign(kStride * kSlots, 0);
     memory[kReceiveBuffer].assign(kStride * kSlots, 0);
     for (int buffer : {kSendBuffer, kReceiveBuffer}) {
@@ -89,7 +94,9 @@ struct Rig {
       bases[buffer] = {memory[buffer].data(), kStride};
     }
     const tcpx::BlockTable blocks[tcpx::kBuffers] = {blocks_of(lengths), blocks_of(lengths), {}};
-    driver.load(tcpx::compile(steps.data(), steps.size(), blocks, chunk_bytes, channels_), bases);
+    std::vector<tcpx::Turn> of_rows;
+    for (const Steps& steps : turns) of_rows.push_back({steps.data(), steps.size(), blocks});
+    driver.load(tcpx::compile(of_rows, chunk_bytes, channels_), bases);
     driver.reserve(iterations);
   }
 

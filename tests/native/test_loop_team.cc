@@ -99,7 +99,7 @@ TEST(each_queue_has_one_loop_and_each_loop_its_count) {
       its += queue.kind == FlowKind::kReceive ? static_cast<uint32_t>(queue.ops.size()) : 0;
       CHECK_EQ((queue.channel + queue.peer) % 3, (&part - parts.data()));
     }
-    CHECK_EQ(its, part.ops[static_cast<int>(FlowKind::kReceive)]);
+    CHECK_EQ(its, part.ops[0][static_cast<int>(FlowKind::kReceive)]);
     receives += its;
   }
   CHECK_EQ(receives, 10u);

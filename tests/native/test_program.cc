@@ -26,8 +26,8 @@ TEST(chunks_cover_a_message_once_in_order) {
     for (const int channels : {1, 2, 3, 7}) {
       const Program p = compiled(Steps().send(0), {bytes}, 100, channels);
       const uint64_t chunks = std::max<uint64_t>(1, (bytes + 99) / 100);
-      CHECK_EQ(p.ops[0], chunks);
-      CHECK_EQ(p.ops[1] + p.ops[2], 0u);
+      CHECK_EQ(p.ops[0][0], chunks);
+      CHECK_EQ(p.ops[0][1] + p.ops[0][2], 0u);
       std::set<uint32_t> seen;
       uint64_t total = 0;
       for (const ChunkQueue& queue : p.queues) {
@@ -51,7 +51,7 @@ TEST(chunks_cover_a_message_once_in_order) {
 
 TEST(more_than_ten_thousand_chunks_are_as_good_as_few) {
   const Program p = compiled(Steps().receive(0), {100'001}, 4, 2);
-  CHECK_EQ(p.ops[1], 25'001u);
+  CHECK_EQ(p.ops[0][1], 25'001u);
   CHECK_EQ(p.queues[0].ops.size(), 12'501u);
   CHECK_EQ(p.queues[1].ops.size(), 12'500u);
   CHECK_EQ(p.queues[0].ops.back().offset, 100'000u);
@@ -79,8 +79,8 @@ TEST(a_queue_holds_its_steps_in_the_order_of_the_schedule) {
   const Program p =
       compiled(Steps().send(1).receive(0).send(0).send(1, -1, kChunk, 1), {30, 40}, 10, 2);
   CHECK_EQ(p.queues.size(), 6u);  // send lane 0, receive, send lane 1, each on two channels
-  CHECK_EQ(p.ops[0], 4u + 3 + 4);
-  CHECK_EQ(p.ops[1], 3u);
+  CHECK_EQ(p.ops[0][0], 4u + 3 + 4);
+  CHECK_EQ(p.ops[0][1], 3u);
   const ChunkQueue& first = p.queues[0];
   CHECK_EQ(first.kind, FlowKind::kSend);
   CHECK_EQ(first.ops.size(), 4u);
@@ -147,8 +147,8 @@ TEST(receives_that_are_reduced_are_in_the_queue_of_the_others) {
   const Program p = compile(steps.data(), steps.size(), blocks, 40, 1, {kDouble, kAvg, 2});
   CHECK_EQ(p.arithmetic.type, kDouble);
   CHECK_EQ(p.queues.size(), 2u);
-  CHECK_EQ(p.ops[1], 4u);
-  CHECK_EQ(p.ops[2], 4u);
+  CHECK_EQ(p.ops[0][1], 4u);
+  CHECK_EQ(p.ops[0][2], 4u);
   const auto& in = p.queues[0].ops;
   CHECK_EQ(p.queues[0].kind, FlowKind::kReceive);
   CHECK_EQ(in[1].work, ChunkWork::kMove);

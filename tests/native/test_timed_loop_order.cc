@@ -355,3 +355,53 @@ TEST(two_lanes_keep_windows_of_their_own) {
 }
 
 CHECK_MAIN()
+
+// Turn 1 receives nothing, turn 2 does nothing at all, turn 3 waits for what it receives itself.
+TEST(iterations_take_turns_each_with_its_own_steps) {
+  const std::vector<Steps> turns = {Steps().receive(0).send(1), Steps().send(0), Steps(),
+                                    Steps().receive(1).send(0, 0, kWhole).receive(0)};
+  constexpr uint64_t kIterations = 11;
+  for (const uint64_t first : {0, 2, 3, 7}) {
+    for (uint32_t seed = 1; seed <= 10; ++seed) {
+      Rig rig;
+      rig.load(turns, {kPiece * 3, kPiece + 1}, kPiece, kIterations);
+      rig.net.completes = adversary(seed);
+      BatchPlan plan;
+      plan.first_slot = first;
+      plan.iterations = kIterations;
+      plan.stall_ns = 2'000'000'000;
+      CHECK(rig.driver.run(plan));
+      std::map<std::pair<bool, uint64_t>, uint64_t> chunks;  // sends?, slot
+      const Instants at(rig);
+      for (const auto& [key, when] : at.posted) {
+        ++chunks[{std::get<0>(key), std::get<1>(key)}];
+      }
+      const BatchStamps& stamps = rig.driver.stamps();
+      for (uint64_t i = 0; i < kIterations; ++i) {
+        const uint64_t turn = (first + i) % turns.size();
+        const uint64_t sent[] = {2, 3, 0, 3};
+        const uint64_t received[] = {3, 0, 0, 5};
+        CHECK_EQ((chunks[{true, first + i}]), sent[turn]);
+        CHECK_EQ((chunks[{false, first + i}]), received[turn]);
+        CHECK_EQ(stamps.receive_done[i] >= 0, received[turn] > 0);
+        CHECK_EQ(stamps.send_done[i] >= 0, sent[turn] > 0);
+        CHECK(stamps.end[i] >= (i == 0 ? stamps.start : stamps.end[i - 1]));
+        if (turn != 3) continue;
+        for (const uint64_t offset : {kPiece * 3, kPiece * 4}) {
+          CHECK((at.done.at({false, first + i, offset}) < at.posted.at({true, first + i, 0})));
+        }
+      }
+    }
+  }
+}
+
+TEST(a_turn_that_this_rank_has_no_part_in_ends_with_the_one_before_it) {
+  Rig rig;
+  rig.load({Steps(), Steps().send(0), Steps()}, {kPiece}, kPiece, 6);
+  CHECK(rig.run(6));
+  const BatchStamps& stamps = rig.driver.stamps();
+  CHECK_EQ(stamps.end[0], stamps.start);
+  CHECK_EQ(stamps.end[2], stamps.end[1]);
+  CHECK_EQ(stamps.end[3], stamps.end[1]);
+  CHECK_EQ(stamps.end[5], stamps.end[4]);
+}
