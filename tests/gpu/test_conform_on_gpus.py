@@ -44,9 +44,12 @@ def verdicts(place: Path) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.stand_in
 def test_softtcpx_keeps_the_contract_in_memory_of_a_gpu(gpus: Gpus, place: Path) -> None:
-    result = conform(gpus, place, "--abi", "12")
+    # Many messages are asked of memory of the host, by tests/conform.
+    quick = () if gpus.real else ("--quick",)
+    result = conform(gpus, place, "--abi", "12", *quick)
     assert result.code == 0, result.text
-    assert not_tried(place) == {"large-message", *of_two(gpus)}, result.text
+    by_quick = {"many-messages"} if quick else set()
+    assert not_tried(place) == {"large-message", *by_quick, *of_two(gpus)}, result.text
     found = verdicts(place)
     assert found["register-large"] == ("pass", "2147487744 bytes, and its last page sent")
     for clause in ("register-whole", "register-reused", "register-freed"):

@@ -187,7 +187,10 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
 
 
 def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
-    code = "import sys, tcpx_mpi.run.benchmark, tcpx_mpi.run.story; print(*sys.modules)"
+    code = (
+        "import sys, tcpx_mpi.run.benchmark, tcpx_mpi.run.story; tcpx_mpi.__version__; "
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -1,7 +1,7 @@
 """Fuzzes every reader of a file: no traceback, no hang, no gibibyte, no half file.
 
     python tests/fuzz/readers/fuzz_readers.py [RUNS] [READER...]    (`make test SUITE=fuzz-readers`)
-    python tests/fuzz/readers/fuzz_readers.py quick [READER...]     as many as a second each has
+    python tests/fuzz/readers/fuzz_readers.py quick [READER...]     as many as half a second has
     python tests/fuzz/readers/fuzz_readers.py READER:NUMBER         one mutant, with its traceback
 
 A mutant is a function of its reader and its number.

@@ -46,8 +46,8 @@ class Reader:
     make: Make
     #: Codes that an input may end with: 2 a bad one, 12 half of one, and verdicts.
     codes: tuple[int, ...] = (0, 2)
-    #: So many in `make test`: what a second has room for.
-    quick: int = 300
+    #: So many in `make test`: what half a second has room for.
+    quick: int = 150
     #: Of this process's own CPU time: others may have the CPUs.
     limit_s: float = 2.0
 
