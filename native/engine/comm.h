@@ -16,7 +16,7 @@
 
 namespace tcpx {
 
-// A registration covers kRegionBytes, plus as much as a chunk that begins in it may need: so chunk
+// A registration covers kRegionBytes, plus the length of a chunk that begins in it. So chunk
 // offsets need no relation to region borders, and a buffer of any size fits calls with int sizes.
 constexpr int kRegionShift = 30;
 constexpr size_t kMaxChunkBytes = size_t{2} << 20;

@@ -58,8 +58,8 @@ class SetUpCall {
   SetUpCall& operator=(const SetUpCall&) = delete;
 };
 // "; the plugin said: ..." for the error of this thread's last such call: the last warning in it,
-// else the last of any thread since `since_ns` (CLOCK_MONOTONIC), when that began which the call is
-// about. Plugins connect in threads of their own. Behind each error TCPX logs a trace of where it
+// else the last of any thread since `since_ns` (CLOCK_MONOTONIC), when the connection of that call
+// began. Plugins connect in threads of their own. Behind each error TCPX logs a trace of where it
 // was, so the last line of all says less; it is quoted when nothing was warned of. "" if nothing
 // was said since the call began.
 std::string quote_call(int64_t since_ns = std::numeric_limits<int64_t>::max());

@@ -205,8 +205,8 @@ void CudaUnpacker::begin_request() {
   if (unlaunched_ == 0 && mode_ != UnpackMode::kKernel) begin_timer();
 }
 
-// The GPU is given something else to do first: what is measured waits in its queue by the time it
-// gets there, and no time of the CPU is counted as its own.
+// The GPU gets other work first: the measured work waits in its queue by then, and no time of the
+// CPU is counted as the GPU's.
 void CudaUnpacker::begin_timer() {
   if (timed_ == timers_.size() || launches_in_row_ > 0) return;
   void* stream = slot().stream.handle();

@@ -40,10 +40,10 @@ struct UnpackResult {
 // all. Writes nothing if a fragment would end beyond `posted` bytes.
 UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted);
 
-// The specification of every other way to reduce what was received: each element of `destination`
-// is the reduction of the one that the fragments give and the one in `local`, which may be
-// `destination`. An element may lie in several fragments; one of which a byte is missing stays as
-// it is. `posted` is a whole number of elements.
+// The specification of every other way to reduce received fragments: an element of `destination` is
+// the reduction of the fragments' element and that of `local`, which may be `destination`. An
+// element may lie in several fragments; one of which a byte is missing stays as it is. `posted` is
+// a whole number of elements.
 UnpackResult reduce_fragments(const Arithmetic& arithmetic, const UnpackSource& source,
                               const uint8_t* local, uint8_t* destination, uint64_t posted);
 

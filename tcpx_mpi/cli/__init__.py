@@ -55,8 +55,8 @@ _NOW = {
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
 
-#: So much sooner than silent ranks leaves the one that speaks for them: ranks of one launch come
-#: up within a few tenths of a second of each other, and nobody waits long for a refusal.
+#: Silent ranks leave this much later than the one that speaks for them: ranks of one launch come up
+#: within a few tenths of a second of each other, and nobody waits long for a refusal.
 _SPEAKERS_LEAD_S = 1.0
 
 _LONGEST_ERROR = 4000

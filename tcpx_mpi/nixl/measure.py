@@ -98,8 +98,8 @@ def measure(
     """The whole run, and how agents of ours ended where that was not in order ("": it was).
 
     `begin` gets the run when all agents know each other, `row_done` after each row; `lost`, before
-    that, the name of a baseline that could not go on, and why, and at the end of one that did not
-    end in order, how. One that cannot begin is said by its description.
+    that, the name of a baseline that could not go on, and why; at the end, how one ended that did
+    not end in order. One that cannot begin is said by its description.
 
     Raises what an agent of ours tells.
     """

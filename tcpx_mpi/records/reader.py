@@ -75,8 +75,8 @@ def read_run(path: str, warmup: bool = True) -> Run:
     """The run in a file; what an unfinished one lacks is in `Run.missing`. Who needs no samples of
     warm-ups reads it without them in two thirds of the time.
 
-    Raises UsageError for a file that is missing, truncated, foreign, damaged or of a newer
-    schema, and PartialResult for one whose writer was killed before it wrote a header.
+    Raises UsageError for a file that is missing, truncated, foreign, damaged or of a newer schema.
+    Raises PartialResult for one whose writer was killed before it wrote a header.
     """
     import h5py
 

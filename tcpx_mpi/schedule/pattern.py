@@ -61,8 +61,8 @@ class Pattern:
     number of blocks at every size; expected(rank, world) -> Expected.
     busbw_factor(world) turns algorithm bandwidth into bus bandwidth; `time_divisor` is 2 where an
     iteration is a round trip. refuse(world) is None, or one line that says why not and what to do
-    (fewer than 2 ranks, unless it is given); the other functions may be called only for worlds
-    that are not refused.
+    (fewer than 2 ranks, unless it is given). A refused world is passed to none of the other
+    functions.
     """
 
     name: str

@@ -180,9 +180,9 @@ class Session:
 
         It must be contiguous. One in a GPU's memory (CuPy's, or any with
         `__cuda_array_interface__`) must be on the session's GPU, begin at a multiple of 4096 and be
-        whole pages; what still writes to it must be waited for before it is sent. The session keeps
-        it alive until it is deregistered or closed. Raises UsageError for what cannot be,
-        SetupFailed if the plugin refuses it.
+        whole pages. Wait for work that still writes to it before it is sent. The session keeps it
+        alive until it is deregistered or closed. Raises UsageError for what cannot be, SetupFailed
+        if the plugin refuses it.
         """
         self._require_open()
         if hasattr(array, "__cuda_array_interface__"):

@@ -17,8 +17,8 @@ from tcpx_mpi.stats.interval import Interval
 from tcpx_mpi.stats.series import Float64s
 
 #: Launches of the same thing that must be there before their spread judges single ones. Two more
-#: differ by over 1.5 times as much as the farthest two of ten in 1 % of cases if launches vary
-#: normally, in 4 % if exponentially, in 7 % if log-normally (sigma 1); a simulation says so.
+#: launches differ by over 1.5 times as much as the farthest two of ten in 1 % of cases if launches
+#: vary normally. It is 4 % if they vary exponentially, 7 % log-normally (sigma 1), by a simulation.
 SPREAD_LAUNCHES = 10
 _BEYOND = 1.5
 

@@ -11,7 +11,7 @@ _PAGE = 4096
 #: No row needs more slots: poisoning them takes longer than any batch of such small messages.
 _MOST_SLOTS = 1 << 20
 #: Words of 8 bytes that an iteration takes on a rank when its batch has ended: 5 in the engine, 3
-#: in Python's copy, 5 of samples; and 1 of each for a source that is counted apart.
+#: in Python's copy, 5 of samples. A source that is counted apart adds 1 of each.
 _STAMP_WORDS = 13
 _SOURCE_WORDS = 3
 

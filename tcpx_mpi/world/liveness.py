@@ -27,8 +27,8 @@ _NOTHING = np.empty(0, dtype=np.uint8)
 
 #: How long the ranks that are alive may take to answer a roll call.
 ROLL_CALL_S = 3.0
-#: Who polls each millisecond and comes back later than so has waited for a CPU, as the others may:
-#: on a machine with much else to do a roll call takes longer.
+#: A rank that polls each millisecond and comes back later than this has waited for a CPU, as others
+#: may: on a busy machine a roll call takes longer.
 _TICK_S = 0.01
 #: How long a rank waits to be dismissed after a roll call before it leaves on its own.
 DISMISSAL_S = 5.0

@@ -43,8 +43,8 @@ Plugin& plugin() {
   return *one;
 }
 
-// A child that is forked after that has none of our threads, and shares our epoll: what is told
-// there of its connections would be heard here, as of addresses of its own.
+// A child that is forked after that has none of our threads, and shares our epoll: events of its
+// connections would arrive here, with addresses of its own.
 bool forked() {
   const pid_t here = ::getpid();
   pid_t user = 0;

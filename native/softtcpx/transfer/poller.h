@@ -10,8 +10,8 @@
 namespace softtcpx {
 
 // Where a connection finds what epoll said about its sockets: one bit each. Cells are recycled but
-// never freed, so that a thread that still holds an event of a closed connection writes into a
-// cell: its next user looks once in vain, and that is all.
+// never freed. A thread that still holds an event of a closed connection writes into a cell, and
+// its next user looks once in vain.
 struct alignas(64) ReadyCell {
   static constexpr int kHangUpShift = 32;  // bit n + 32: socket n has an end to be read
   static constexpr uint64_t kReadyMask = (uint64_t{1} << kHangUpShift) - 1;

@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kLastBytes{1};
 constexpr int kVisitsForAnAnswer = 2;
 
 // The window is about half the buffer, and a sender cuts segments of up to half the window. With
-// less room than a segment it waits for a timer, 200 ms and more each time, as nothing tells it of
-// a little more: bytes are held only where all that can be held leaves room for one.
+// less room than a segment it waits for a timer, 200 ms and more each time: nothing tells it of a
+// little more. Bytes are held only if all that can be held leaves room for a segment.
 bool leaves_room_for_a_segment(int fd, uint32_t held) {
   int buffer = 0;
   socklen_t length = sizeof buffer;

@@ -16,9 +16,8 @@ void SocketReader::compact() {
 // The kernel acknowledges bytes when they are taken out of the socket. If data flows one way only,
 // that is a packet of its own: a third of the round trip of 8 bytes, before the caller knows of
 // them. So who has waited for a message looks at it first, and takes it out when there was time for
-// an answer. Held bytes narrow the window of the sender: only whole messages are held, and only
-// where there is room for more, and the socket is tried again without an announcement, which may
-// never come.
+// an answer. Held bytes narrow the window of the sender: only whole messages are held, and only if
+// there is room for more. The socket is tried again without an announcement, which may never come.
 ssize_t SocketReader::peek(int fd) {
   const iovec rest = rest_of_stage();
   const ssize_t got = ::recv(fd, rest.iov_base, rest.iov_len, MSG_DONTWAIT | MSG_PEEK);

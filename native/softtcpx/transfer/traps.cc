@@ -72,8 +72,8 @@ TrapState::Answer TrapState::on_test(uint64_t sequence, bool completed) {
   return Answer::kGo;
 }
 
-// Where one connection is slowed, and messages come one after the other in one piece each, as in a
-// ping-pong of up to 32 KiB over loopback, a message takes so much longer.
+// If one connection is slowed and messages come one by one, in one piece each (a ping-pong of up to
+// 32 KiB over loopback), a message takes that much longer.
 void TrapState::slow_down() {
   const int64_t now = now_ns();
   if (moved_ns_ != 0) {
