@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tcpx_mpi.config.options import OPTIONS, Option
+from tcpx_mpi.config.option import Option
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import Input, Limits, read_toml
 from tcpx_mpi.machine.profiles import RUN_OPTIONS, require_variable
