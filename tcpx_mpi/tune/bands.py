@@ -78,7 +78,8 @@ class Scale:
     def text(self, band: Band, time_ns: float) -> str:
         if self.by_time:
             return format_time_us(time_ns, 8)
-        return format_gb_per_s(self.figure(band, time_ns), 5)
+        figure = self.figure(band, time_ns)
+        return f"{figure:.3g}" if figure < 1 else format_gb_per_s(figure, 5)
 
 
 def scale_of(run: Run, bands: Sequence[Band]) -> Scale:
