@@ -10,6 +10,7 @@
 #include "bindings/sockets.h"
 #include "engine/clock.h"
 #include "engine/connections.h"
+#include "engine/paced_loop.h"
 #include "engine/timed_loop.h"
 #include "engine/traced_loop.h"
 #include "net/library.h"
@@ -39,7 +40,8 @@ std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_g
 class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
-         int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads, bool flush)
+         int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads, bool flush,
+         int64_t interval_ns)
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
@@ -59,7 +61,7 @@ class Engine : public Runner {
         unpackers_.push_back(make_unpacker(unpack, gpu, nullptr));
         unpacker = unpackers_.back().get();
       }
-      loops_.push_back(make_loop(limits, unpacker, trace));
+      loops_.push_back(make_loop(limits, unpacker, trace, interval_ns));
       loops.push_back(loops_.back().get());
     }
     team_.emplace(std::move(loops), gpu);
@@ -81,8 +83,13 @@ class Engine : public Runner {
 
  private:
   std::unique_ptr<TimedLoop> make_loop(const TimedLoopLimits& limits, Unpacker* unpacker,
-                                       size_t trace) {
+                                       size_t trace, int64_t interval_ns) {
     Net& net = plugin_.net();
+    if (trace != 0 && interval_ns != 0) throw nb::value_error("a loop is paced, or traced");
+    if (interval_ns != 0) {
+      return std::make_unique<PacedLoop>(net, connections_, limits, unpacker, copier_.get(),
+                                         interval_ns);
+    }
     if (trace == 0) {
       return std::make_unique<TimedLoop>(net, connections_, limits, unpacker, copier_.get());
     }
@@ -133,11 +140,11 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool>(),
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool, int64_t>(),
            "plugin"_a, "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
            "unpack"_a = kUnpackInPlace, "witness"_a = false, "gpu"_a = kNoGpu,
            "setup_gpu"_a = kNoGpu, "trace"_a = 0, "threads"_a = 1, "flush"_a = false,
-           nb::keep_alive<1, 2>())
+           "interval_ns"_a = 0, nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {

@@ -86,7 +86,7 @@ def _expected(option: Option) -> tuple[tuple[type, ...], str]:
         return (list, str), f"a list such as [{example}]"
     if option.metavar == "RANK|all":
         return (int, str), 'a rank, or "all"'
-    if isinstance(option.default, float) and option.metavar != "TIME":
+    if option.metavar == "R" or (isinstance(option.default, float) and option.metavar != "TIME"):
         return (int, float), "a number"
     if isinstance(option.default, float):
         return (int, float, str), 'a time such as 30 or "500ms"'

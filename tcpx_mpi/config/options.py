@@ -43,6 +43,7 @@ from tcpx_mpi.config.parsers import (
     one_of,
     output_path,
     part,
+    rate,
     root_or_all,
     seconds,
     share,
@@ -213,6 +214,11 @@ class RunOptions(PlanOptions):
         "limit of samples in the file; a row that fills its share ends",
         name="sample_space", metavar="SIZE")
 
+    #: None: an iteration begins when the one before is complete.
+    rate: float | None = option(TEST, None, rate,
+        "open loop: begin R iterations a second whether those before are complete or not, and time "
+        "each from its intended start (pair, pingpong, fan_in)",
+        metavar="R")
     all_pairs: bool = option(TEST, False, switch,
         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
         name="all", metavar="", may_be_bare=True, place=1)

@@ -159,6 +159,19 @@ def factor(label: str, text: str) -> float:
     return value
 
 
+def rate(label: str, text: str) -> float:
+    """How often a second, above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 1e-3 <= value <= 1e9:
+        raise UsageError(
+            f"{label} ({text}) is no rate; use iterations a second, from 0.001 to 1e9, like 5000"
+        )
+    return value
+
+
 def part(label: str, text: str) -> float:
     """A part of a whole, from 0 to 1."""
     value = factor(label, text)

@@ -11,6 +11,7 @@ from tcpx_mpi.findings.entries import last_to_begin
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.gpus import gpus
 from tcpx_mpi.findings.losses import losses
+from tcpx_mpi.findings.open_loop import pace
 from tcpx_mpi.findings.percentiles import percentiles
 from tcpx_mpi.findings.placement import placement, stolen, usage
 from tcpx_mpi.findings.rows import (
@@ -68,6 +69,7 @@ def findings_of(
         *percentiles(header, summaries),
         *resolution(header, summaries),
         *network(header, summaries),
+        *pace(summaries),
         *late_starts(header, run.rows),
         *clocks(header, run.rows, summaries),
         *endings(header, summaries),

@@ -76,6 +76,16 @@ def senders_of(header: RunHeader, row: Row) -> dict[int, int]:
     return {receiver: _sender(header, row, receiver) for receiver in receivers}
 
 
+def ends_of(header: RunHeader, row: Row) -> tuple[list[int], list[int]]:
+    """The ranks of a row that begin its iterations, and those that know when one is over: who waits
+    for an answer is both, else senders begin and receivers know."""
+    pairs, answered = ways_of(header, row)
+    if answered:
+        return [sender for sender, _ in pairs], [sender for sender, _ in pairs]
+    receivers = np.flatnonzero(row.receives).tolist()
+    return [rank for rank in range(header.world) if rank not in receivers], receivers
+
+
 def ways_of(header: RunHeader, row: Row) -> tuple[list[tuple[int, int]], bool]:
     """(sender, receiver) of a row in which each rank has one of them at most, and whether the
     receiver answers; none of other patterns."""

@@ -53,6 +53,7 @@ def _fan(name: str, does: str, inwards: bool, form: Form) -> Pattern:
         schedule=schedule,
         layout=layout,
         expected=expected,
+        open_loop=inwards,
         notes=(f"the size is what rank {root} {does} all others together",),
     )
 

@@ -63,6 +63,7 @@ PAIR = one_to_one(
     refuse=lambda world: refuse("pair", world),
     sender=lambda number, receiver, world: partner(receiver, world),
     fits_nics=True,
+    open_loop=True,
 )
 BIDIRECTIONAL = one_to_one(
     "bidirectional",
@@ -77,6 +78,7 @@ PINGPONG = Pattern(
     expected=BIDIRECTIONAL.expected,
     refuse=lambda world: refuse("pingpong", world),
     time_divisor=2,
+    open_loop=True,
     answers=lambda rank, world: None if begins(rank, world) else partner(rank, world),
 )
 PROGRAMS = (

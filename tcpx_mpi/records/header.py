@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -179,6 +180,16 @@ class RunHeader:
         """Why NCCL would have flushed receives that this run did not, on purpose; "" for none."""
         _, _, reason = self.facts.get("flush_chosen", "").partition(WOULD_FLUSH)
         return reason.removesuffix(")")
+
+    @property
+    def rate(self) -> float | None:
+        """Iterations that were to begin in a second (--rate); None: each after the one before."""
+        asked = {name: value for name, value, _ in self.settings}
+        try:
+            found = float(asked["rate"])
+        except (KeyError, ValueError):  # an older file, or "none"
+            return None
+        return found if 0 < found < math.inf else None
 
     @property
     def averages_only(self) -> bool:

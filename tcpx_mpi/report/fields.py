@@ -222,6 +222,23 @@ _BY_DIRECTION = (
 THERE = Field("there", US, _one_way("there_ns"), group="one way", meaning=_BY_DIRECTION)
 BACK = Field("back", US, _one_way("back_ns"), group="one way", meaning=_BY_DIRECTION)
 BOUND = Field("+-", US, _one_way("bound_ns"), group="one way", meaning=_BY_DIRECTION)
+
+
+def _of_open_loop(figure: Figure) -> Figure:
+    return lambda s: None if s.open_loop is None else figure(s.open_loop)
+
+
+_BY_CLOCK = (
+    "with `--rate`: what is offered, size x rate, and nearest rank percentiles of the time from "
+    "the intended start of an iteration until the last rank had all; `n/a` where the ranks do not "
+    "keep up, and below 299 (p99), 2995 (p99.9) iterations")
+_INTENDED = "from the intended start"
+OFFERED = Field("offered", _RATE, lambda s: None if s.open_loop is None else (
+    s.size_bytes * s.open_loop.offered / 1e9), group=_INTENDED, meaning=_BY_CLOCK)
+OPEN_LOOP = tuple(
+    Field(name, US, _of_open_loop(attrgetter(f"latency.{part}")), group=_INTENDED,
+          meaning=_BY_CLOCK)
+    for name, part in (("o_p50", "p50"), ("o_p99", "p99"), ("o_p99_9", "p99_9")))
 FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
     "`-S`: when the row was complete"))
 
@@ -391,6 +408,7 @@ def _asked_for(header: RunHeader) -> list[Field]:
         (plan.per_iter_timing, (MINIMUM, MAXIMUM, MEAN, STDEV, CV)),
         (plan.report_cputime, (CPU_TIME,)),
         (plan.one_way, (THERE, BACK, BOUND)),
+        (header.rate is not None, (OFFERED, *OPEN_LOOP)),
         (plan.report_timestamps, (FINISHED,)),
     )
     return [field for asked, fields in groups if asked for field in fields]
@@ -469,5 +487,5 @@ EXPLAINED = (
     *IDENTITY, *SIDE, T_MAX, T_MAX_RANK, P50, P95, P99, P50_LOW, P50_HIGH, NET_BW, CPU,
     *_ratio_fields("", lambda s: None), *UNDER_LOAD, ALGO,
     MESSAGES, FLUSH, ALGBW_GBITS, BUSBW_GBITS, MINIMUM, MAXIMUM, MEAN, STDEV, CV, CPU_TIME,
-    THERE, BACK, BOUND, FINISHED,
+    THERE, BACK, BOUND, OFFERED, *OPEN_LOOP, FINISHED,
 )  # fmt: skip

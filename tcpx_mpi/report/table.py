@@ -7,13 +7,14 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from tcpx_mpi.findings.stragglers import ways_of
+from tcpx_mpi.findings.stragglers import ends_of, ways_of
 from tcpx_mpi.records import IN_PLACE, Row, RunHeader, SideKey
 from tcpx_mpi.report.fields import STANDARD, Field, pipe_fields
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.bursts import without_gaps
 from tcpx_mpi.stats.load import load_figures
 from tcpx_mpi.stats.one_way import one_way
+from tcpx_mpi.stats.open_loop import open_loop
 from tcpx_mpi.stats.ratios import Ratio, other_network, ratios
 
 
@@ -37,6 +38,11 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         clocks = [max(info.clock, 0) for info in header.ranks]
         one = one_way(row, pairs, clocks, answered, plan.per_iter_skip)
         summary = dataclasses.replace(summary, one_way=one)
+    if (rate := header.rate) is not None:
+        begin, hear = ends_of(header, row)
+        clocks = [max(info.clock, 0) for info in header.ranks]
+        loop = open_loop(row, rate, begin, hear, clocks, plan.per_iter_skip)
+        summary = dataclasses.replace(summary, open_loop=loop)
     voids = {each.name: other_network(header, each) for each in header.baselines}
     found: dict[SideKey, Ratio] = {}
     for ours, place in ((row, ""), (row.sides.get(SideKey(place=IN_PLACE)), IN_PLACE)):

@@ -82,6 +82,8 @@ class Pattern:
     #: (rank, world) -> whom a rank answers as soon as it has all, None for one that begins, where
     #: an iteration is there and back between two.
     answers: Callable[[int, int], int | None] | None = None
+    #: `--rate` can say when its iterations begin: some ranks only send, or begin.
+    open_loop: bool = False
     #: Default channels are reduced to the connections that a NIC has use for.
     fits_nics: bool = False
     #: What a reader of the table must know beside the summary.

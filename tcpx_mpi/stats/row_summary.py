@@ -13,6 +13,7 @@ from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
 from tcpx_mpi.stats.load import LoadFigures
 from tcpx_mpi.stats.one_way import OneWay
+from tcpx_mpi.stats.open_loop import OpenLoop
 from tcpx_mpi.stats.ratios import Ratio
 from tcpx_mpi.stats.series import Float64s
 
@@ -103,6 +104,8 @@ class RowSummary:
     load: LoadFigures | None = None
     #: With --one-way: there and back, each by itself.
     one_way: OneWay | None = None
+    #: With --rate.
+    open_loop: OpenLoop | None = None
 
     @property
     def prepare_and_check_s(self) -> float:

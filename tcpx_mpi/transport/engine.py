@@ -48,6 +48,11 @@ def spins_before_yield(placement: Placement) -> int:
     return 0 if placement.oversubscribed else SPINS_BEFORE_YIELD
 
 
+def interval_ns(rate: float | None) -> int:
+    """From the intended start of an iteration to that of the next; 0: none is intended."""
+    return round(1e9 / rate) if rate is not None else 0
+
+
 @contextmanager
 def confined_to(cpus: Sequence[int]) -> Iterator[None]:
     """The calling thread on these CPUs for a while, and threads that it starts meanwhile for good:
@@ -110,6 +115,7 @@ class RankEngine:
                 # A witness looks over the shoulder of one.
                 1 if witness else max(settings.progress_threads, 1),
                 settings.flushes(),
+                interval_ns(settings.rate),
             )
 
     def listen(self, world_size: int) -> list[bytes]:

@@ -7,21 +7,65 @@ from __future__ import annotations
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.patterns import AUTO
+from tcpx_mpi.patterns import AUTO, NAMES, find_program
 from tcpx_mpi.patterns.groups import group_numbers, sizes
 from tcpx_mpi.patterns.matrix import Matrix, read_matrix, require_ranks
 from tcpx_mpi.patterns.program import ALIGNMENT, Program
 from tcpx_mpi.schedule.pattern import fewer_than_two
+from tcpx_mpi.units import format_size
 
 
 def require_options(settings: Settings, program: Program) -> None:
     """Refusals that do not depend on the number of ranks."""
+    _require_open_loop(settings, program)
     if "load_bytes" in program.options:
         _require_no_turns(settings)
     if "root" in program.options and settings.root == "all":
         raise UsageError(
             f"-r/--root all is for nccl-tests' programs: give {program.name} one rank, or use "
             "gather or scatter"
+        )
+
+
+def _require_open_loop(settings: Settings, program: Program) -> None:
+    """What --rate cannot be with."""
+    if settings.rate is None:
+        return
+    if not program.first().open_loop:
+        able = [name for name in NAMES if find_program(name).first().open_loop]
+        raise UsageError(
+            f"--rate ({settings.rate:g}) has no {program.name}, whose ranks wait for each other: "
+            f"use {', '.join(able)}"
+        )
+    for option, given in (
+        ("-z/--blocking", settings.blocking),
+        ("--against", settings.against),
+        ("--trace", settings.trace),
+    ):
+        if given:
+            raise UsageError(
+                f"--rate and {option} exclude each other: give one of them, --rate begins "
+                "iterations by the clock"
+            )
+    if 1 / settings.rate > settings.stall_timeout_s / 2:
+        raise UsageError(
+            f"--rate ({settings.rate:g}) leaves {1 / settings.rate:g} s between two iterations, "
+            f"and --stall-timeout ends a run after {settings.stall_timeout_s:g} s: use a higher "
+            "rate, or a timeout of twice that and more"
+        )
+
+
+def require_line_rate(settings: Settings, bytes_of_largest: int, mbps: int, nic: str) -> None:
+    """Refuses a rate at which the largest size would be more than a NIC can carry; -1: unknown."""
+    if settings.rate is None or mbps <= 0:
+        return
+    wanted = settings.rate * bytes_of_largest * 8 / 1e6
+    if wanted > mbps:
+        size = format_size(max(settings.sizes))
+        raise UsageError(
+            f"--rate ({settings.rate:g}) is {wanted:.4g} Mbit/s at {size}, more than the {mbps} of "
+            f"{nic}: use {mbps / wanted * settings.rate:.4g} or less, or "
+            "smaller sizes"
         )
 
 

@@ -174,6 +174,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "datatype": st.sampled_from(["double", "bfloat16"]),
         "root": st.sampled_from(["all", "0", "3"]),
         "algo": st.sampled_from(["auto", "tree"]),
+        "rate": st.sampled_from(["0.5", "1000", "2.5e6"]),
         "spread": st.sampled_from(["0", "0.25", "1"]),
         "seed": st.integers(0, (1 << 63) - 1).map(str),
         "abi": st.sampled_from(["0", "6", "12"]),

@@ -1,0 +1,26 @@
+"""Findings on rows that were begun by the clock (--rate)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tcpx_mpi.findings.figures import figure
+from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.units import format_size
+
+
+def pace(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+    """The rows that did not keep up with what was offered, whose latency has no figure."""
+    behind = [
+        f"{format_size(s.size_bytes)} ({figure(s.open_loop.achieved, 4)} of "
+        f"{figure(s.open_loop.offered, 4)} a second)"
+        for s in summaries
+        if s.open_loop is not None and not s.open_loop.keeps_up
+    ]
+    if behind:
+        text = (
+            "the ranks do not keep up with --rate, and what waits would be as long as the row, so "
+            f"there is no latency at {', '.join(behind)}"
+        )
+        yield Finding(Severity.DOUBTFUL, "Rate", text, "use a lower rate, or smaller sizes")
