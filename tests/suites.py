@@ -59,7 +59,7 @@ _APT = "apt-get install --no-install-recommends"
 _DRIVER = library("libcuda.so.1", "it comes with the driver of a GPU")
 _CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the driver")
 #: Of tests/nccl.
-_OVER_NCCL = ("over_softtcpx", "several_peers", "in_place")
+_OVER_NCCL = ("over_softtcpx", "several_peers", "in_place", "under_tap")
 #: Of tests/cluster.
 _CLUSTER = programs("ip tc ss unshare nsenter mount bash", f"{_APT} iproute2 util-linux")
 #: Of tests/faults: interfaces, rules of packets, sockets that are cut; a disk of FUSE, a freezer.
