@@ -58,6 +58,8 @@ _SOFTTCPX_IN_GPUS = (
     ("SOFTTCPX_ZERO_COPY", ("0",)),
 )  # fmt: skip
 _THREADS = ("2", "4", "1", "8", "16")
+#: In GPUs' memory, where many streams are needed, each with a worker.
+_IN_GPUS = {"channels": ("8", "16", "4", "2"), "SOFTTCPX_WORKERS": ("16", "8", "12", "4")}
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,10 @@ def space_of_kind(plugin: str, memory: str, cores: int) -> Space:
         found += [*_SOFTTCPX[1:], *(_SOFTTCPX_IN_GPUS if "cuda" in memory else ())]
     if "cuda" not in memory and threads:
         found.append(("progress_threads", threads))
-    return Space(dict(found))
+    values = dict(found)
+    if "cuda" in memory:
+        values |= {name: of_gpus for name, of_gpus in _IN_GPUS.items() if name in values}
+    return Space(values)
 
 
 def read_space(path: str) -> Space:
