@@ -2,8 +2,8 @@
 //
 // The rows of a schedule (see tcpx_mpi/schedule/table.py, which documents the form) name blocks;
 // the block tables of a row give them bytes. Chunk c of a step travels on channel c % channels, so
-// that "chunk c waits for chunk c" stays on one channel. Every queue is FIFO: a dependency is one
-// comparison of a counter with a number known beforehand.
+// that "chunk c waits for chunk c" stays on one channel, and because every queue is FIFO a
+// dependency is one comparison of a counter with a number known beforehand.
 //
 // Iterations may differ: a program then has several turns, and slot k has turn k % turns.
 #pragma once
