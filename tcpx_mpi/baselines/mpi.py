@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, step_bytes
-from tcpx_mpi.transport.interface import RankContext, Transport
+from tcpx_mpi.transport.interface import RankContext, Transport, Turn
 from tcpx_mpi.transport.observed_placement import Kernel
 from tcpx_mpi.transport.slots import slot_shape
 from tcpx_mpi.workload import Workload
@@ -42,19 +43,75 @@ _MOST_BYTES = 1 << 30
 
 
 class _Flow:
-    """The messages to, or from, one rank on one lane, in order."""
+    """The messages to, or from, one rank on one lane, in order. Slot k has turn k, and so on in
+    turn."""
 
-    def __init__(self, op: Op, peer: int, lane: int) -> None:
+    def __init__(self, op: Op, peer: int, lane: int, turns: int) -> None:
         self.op, self.peer, self.tag = op, peer, lane
-        #: (step, its predecessors, the memory of each slot) of every piece of an iteration.
-        self.pieces: list[tuple[int, list[int], list[Any]]] = []
-        self.iteration = self.piece = self.posted = self.completed = 0
+        #: By turn: (step, its predecessors, the memory of each of the turn's slots) of every piece
+        #: of an iteration.
+        self.pieces: list[list[tuple[int, list[int], list[Any]]]] = [[] for _ in range(turns)]
 
-    def bytes_completed(self) -> int:
-        """In this batch; worked out for a report, not counted in the loop."""
-        sizes = [int(memory[0].size) for _, _, memory in self.pieces]
-        iterations, more = divmod(self.completed, len(sizes))
-        return iterations * sum(sizes) + sum(sizes[:more])
+    def rewind(self, first_slot: int, iterations: int) -> None:
+        """To the begin of a batch."""
+        self._first, self._iterations = first_slot, iterations
+        self.iteration = self.piece = self.posted = self.completed = 0
+        self._pass_empty()
+
+    def of(self, iteration: int) -> list[tuple[int, list[int], list[Any]]]:
+        """The pieces of an iteration of the batch."""
+        return self.pieces[(self._first + iteration) % len(self.pieces)]
+
+    def next(self) -> tuple[int, list[int], Any]:
+        """Step, predecessors and memory of the next piece."""
+        step, preds, memory = self.of(self.iteration)[self.piece]
+        return step, preds, memory[(self._first + self.iteration) // len(self.pieces)]
+
+    def took(self) -> None:
+        self.posted += 1
+        self.piece += 1
+        if self.piece == len(self.of(self.iteration)):
+            self.piece = 0
+            self.iteration += 1
+            self._pass_empty()
+
+    def _pass_empty(self) -> None:
+        while self.iteration < self._iterations and not self.of(self.iteration):
+            self.iteration += 1
+
+    def report(self, idle_ns: int) -> _native.FlowReport:
+        """Worked out when it is asked for, and not counted in the loop."""
+        pieces = [
+            (iteration, step, int(memory[0].size))
+            for iteration in range(self._iterations)
+            for step, _, memory in self.of(iteration)
+        ]
+        iteration, step, size = (pieces[self.completed :] or pieces[:1] or [(0, 0, 0)])[0]
+        return _native.FlowReport(
+            kind="send" if self.op == Op.SEND else "receive",
+            peer=self.peer,
+            lane=self.tag,
+            window=_AHEAD,
+            posted=self.posted,
+            arrived=self.completed,
+            completed=self.completed,
+            bytes=sum(bytes_of for _, _, bytes_of in pieces[: self.completed]),
+            finished=self.completed == len(pieces),
+            oldest_iteration=iteration,
+            oldest_step=step,
+            oldest_bytes=size,
+            oldest_age_ns=idle_ns if self.posted > self.completed else -1,
+        )
+
+
+class _Parts:
+    """What an iteration of one turn has."""
+
+    def __init__(self) -> None:
+        self.copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
+        #: Pieces of each step, and of all sends and receives.
+        self.of_step: list[int] = []
+        self.sends = self.receives = 0
 
 
 class MpiLoop(PythonLoop):
@@ -67,42 +124,63 @@ class MpiLoop(PythonLoop):
         self._yields = yields
         self._kernel = Kernel()
         self._flows: list[_Flow] = []
-        self._copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
-        self._pieces_of_step: list[int] = []
+        self._parts: list[_Parts] = []
 
     def load(self, context: RankContext, layout: Layout, slots: int) -> None:
         """The row to come; `slots` is the longest batch."""
-        table, spans = context.schedule.table, step_bytes(context.schedule, layout)
+        turns = context.turns or [Turn(context.schedule, layout)]
         flows: dict[tuple[int, int, int], _Flow] = {}
-        self._copies, self._pieces_of_step = [], []
+        self._parts = []
+        for number, turn in enumerate(turns):
+            of_turn = range(number, slots, len(turns))
+            self._parts.append(self._load_turn(flows, context, layout, turn, of_turn))
+        for flow in flows.values():
+            flow.pieces += [[] for _ in range(len(turns) - len(flow.pieces))]
+        self._flows = list(flows.values())
+
+    def _load_turn(
+        self,
+        flows: dict[tuple[int, int, int], _Flow],
+        context: RankContext,
+        layout: Layout,
+        turn: Turn,
+        slots: Sequence[int],
+    ) -> _Parts:
+        """What iterations in these slots do, which are cut by `layout`."""
+        spans, parts, number = step_bytes(*turn), _Parts(), len(self._parts)
 
         def memory(buffer: int, offset: int, length: int) -> list[Any]:
             whole = context.buffers[BufferId(buffer)].view()
             stride = slot_shape(layout[BufferId(buffer)].total_bytes).stride_bytes
-            first = (k * stride + offset for k in range(slots))
+            first = (k * stride + offset for k in slots)
             return [whole[at : at + length] for at in first]
 
-        for step, row in enumerate(table.tolist()):
+        for step, row in enumerate(turn.schedule.table.tolist()):
             preds = [row[c] for c in (Column.PRED0, Column.PRED1) if row[c] >= 0]
             length = int(spans.length[step])
             source, target = int(spans.src_offset[step]), int(spans.dst_offset[step])
             if row[Column.OP] == Op.COPY:
                 here = memory(row[Column.SRC_BUFFER], source, length)
                 there = memory(row[Column.DST_BUFFER], target, length)
-                self._copies.append((step, preds, here, there))
-                self._pieces_of_step.append(1)
+                parts.copies.append((step, preds, here, there))
+                parts.of_step.append(1)
                 continue
             sends = row[Column.OP] == Op.SEND
             buffer = row[Column.SRC_BUFFER] if sends else row[Column.DST_BUFFER]
             key = (row[Column.OP], row[Column.PEER], row[Column.LANE])
-            flow = flows.setdefault(key, _Flow(Op(key[0]), *key[1:]))
+            flow = flows.setdefault(key, _Flow(Op(key[0]), *key[1:], number + 1))
+            flow.pieces += [[] for _ in range(number + 1 - len(flow.pieces))]
             begins = range(0, max(length, 1), _MOST_BYTES)
             for begin in begins:
                 at = (source if sends else target) + begin
                 part = memory(buffer, at, min(_MOST_BYTES, length - begin))
-                flow.pieces.append((step, preds, part))
-            self._pieces_of_step.append(len(begins))
-        self._flows = list(flows.values())
+                flow.pieces[number].append((step, preds, part))
+            parts.of_step.append(len(begins))
+            if sends:
+                parts.sends += len(begins)
+            else:
+                parts.receives += len(begins)
+        return parts
 
     # --- As a timed loop -------------------------------------------------------------------------
 
@@ -113,25 +191,27 @@ class MpiLoop(PythonLoop):
         self._first, self._iterations, self._start_ns = first_slot, iterations, start_ns
         self._begun = False
         self._open = 0
+        if len(self._parts) > 1:  # of few iterations
+            self._ready(first_slot, iterations)
         self._stamps = self._armed | {"start": start_ns, "late": False}
         for flow in self._flows:
-            flow.iteration = flow.piece = flow.posted = flow.completed = 0
-        self._copies_done = 0
+            flow.rewind(first_slot, iterations)
+        #: (iteration, number of the copy in it) that is next.
+        self._next_copy = (0, 0)
         self._requests: list[Any] = []
         self._owners: list[tuple[_Flow, int, int]] = []
         self._cpu_before = cpu_times()
 
     def arm(self, iterations: int) -> None:
-        steps = len(self._pieces_of_step)
-        #: Pieces of each step that are not complete, by iteration.
-        self._left = [bytearray([n] * iterations) for n in self._pieces_of_step]
-        self._steps_left = [steps] * iterations
-        self._sends_left = [sum(1 for f in self._flows if f.op == Op.SEND for _ in f.pieces)] * (
-            iterations
-        )
-        self._receives_left = [
-            sum(1 for f in self._flows if f.op == Op.RECV for _ in f.pieces)
-        ] * iterations
+        self._ready(0, iterations)
+
+    def _ready(self, first_slot: int, iterations: int) -> None:
+        parts = [self._parts[(first_slot + k) % len(self._parts)] for k in range(iterations)]
+        #: By iteration, pieces of each step that are not complete.
+        self._left = [bytearray(each.of_step) for each in parts]
+        self._steps_left = [len(each.of_step) for each in parts]
+        self._sends_left = [each.sends for each in parts]
+        self._receives_left = [each.receives for each in parts]
         self._armed = {
             name: np.full(iterations, -1, np.int64) for name in ("end", "send_done", "receive_done")
         }
@@ -169,24 +249,7 @@ class MpiLoop(PythonLoop):
         return [self._kernel.thread(os.getpid()).cpu]
 
     def picture(self) -> list[_native.FlowReport]:
-        return [
-            _native.FlowReport(
-                kind="send" if flow.op == Op.SEND else "receive",
-                peer=flow.peer,
-                lane=flow.tag,
-                window=_AHEAD,
-                posted=flow.posted,
-                arrived=flow.completed,
-                completed=flow.completed,
-                bytes=flow.bytes_completed(),
-                finished=flow.completed == self._iterations * len(flow.pieces),
-                oldest_iteration=flow.completed // max(len(flow.pieces), 1),
-                oldest_step=flow.pieces[flow.completed % len(flow.pieces)][0],
-                oldest_bytes=flow.pieces[flow.completed % len(flow.pieces)][2][0].size,
-                oldest_age_ns=self.idle_ns() if flow.posted > flow.completed else -1,
-            )
-            for flow in self._flows
-        ]
+        return [flow.report(self.idle_ns()) for flow in self._flows]
 
     def sockets(self) -> _native.SocketTotals:
         return _totals(self._sockets)
@@ -208,9 +271,7 @@ class MpiLoop(PythonLoop):
             self._cpu_before = cpu_times()
         self._stamps["late"] = self._start_ns != 0 and now - self._start_ns > _SPIN_NS
         self._stamps["start"] = self._start_ns or now
-        if not self._pieces_of_step:
-            self._stamps["end"][:] = self._stamps["start"]
-            self._open = self._iterations
+        self._end_iterations(self._stamps["start"])
         self._begun, self._moved = True, False
         self._progress_ns = now
         return True
@@ -226,18 +287,13 @@ class MpiLoop(PythonLoop):
                 # The engine's rule: what sends begins when the iteration before is complete.
                 elif flow.iteration > self._open:
                     break
-                step, preds, memory = flow.pieces[flow.piece]
-                if any(self._left[pred][flow.iteration] for pred in preds):
+                step, preds, data = flow.next()
+                if any(self._left[flow.iteration][pred] for pred in preds):
                     break
-                data = memory[self._first + flow.iteration]
                 post = self._comm.Irecv if receives else self._comm.Isend
                 self._requests.append(post(data, flow.peer, flow.tag))
                 self._owners.append((flow, flow.iteration, step))
-                flow.posted += 1
-                flow.piece += 1
-                if flow.piece == len(flow.pieces):
-                    flow.piece = 0
-                    flow.iteration += 1
+                flow.took()
                 moved = True
         return moved
 
@@ -263,22 +319,32 @@ class MpiLoop(PythonLoop):
 
     def _copy(self) -> bool:
         moved = False
-        while self._copies and self._copies_done < self._iterations * len(self._copies):
-            iteration, number = divmod(self._copies_done, len(self._copies))
-            step, preds, source, target = self._copies[number]
-            if iteration > self._open or any(self._left[pred][iteration] for pred in preds):
-                break
+        iteration, number = self._next_copy
+        while iteration < self._iterations:
             slot = self._first + iteration
-            target[slot][:] = source[slot]
-            self._copies_done += 1
+            copies = self._parts[slot % len(self._parts)].copies
+            if number == len(copies):
+                iteration, number = iteration + 1, 0
+                continue
+            step, preds, source, target = copies[number]
+            if iteration > self._open or any(self._left[iteration][pred] for pred in preds):
+                break
+            place = slot // len(self._parts)
+            target[place][:] = source[place]
+            number += 1
             self._finish_piece(step, iteration, _native.now_ns())
             moved = True
+        self._next_copy = (iteration, number)
         return moved
 
     def _finish_piece(self, step: int, iteration: int, now: int) -> None:
-        self._left[step][iteration] -= 1
-        if self._left[step][iteration] == 0:
+        self._left[iteration][step] -= 1
+        if self._left[iteration][step] == 0:
             self._steps_left[iteration] -= 1
+        self._end_iterations(now)
+
+    def _end_iterations(self, now: int) -> None:
+        """Those of which nothing is left."""
         while self._open < self._iterations and self._steps_left[self._open] == 0:
             self._stamps["end"][self._open] = now
             self._open += 1

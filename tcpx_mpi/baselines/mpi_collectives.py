@@ -91,7 +91,10 @@ class CollectiveLoop(PythonLoop):
     def load(self, context: RankContext, facts: RowFacts, layout: Layout, slots: int) -> None:
         """The row to come; `slots` is the longest batch."""
         self._schedule = context.schedule
-        self._calls = [self._calls_of(context, facts, layout, slot) for slot in range(slots)]
+        self._calls = [
+            self._calls_of(context, facts, layout, slot, of_slot)
+            for slot, of_slot in enumerate(layouts_of(context, layout, slots))
+        ]
 
     # --- As a timed loop -------------------------------------------------------------------------
 
@@ -176,15 +179,34 @@ class CollectiveLoop(PythonLoop):
     # --- The calls of a row ----------------------------------------------------------------------
 
     def _calls_of(
-        self, context: RankContext, facts: RowFacts, layout: Layout, slot: int
+        self, context: RankContext, facts: RowFacts, layout: Layout, slot: int, of_slot: Layout
     ) -> list[Callable[[], object]]:
-        """One call for each copy of the program that an iteration has."""
+        """One call for each copy of the program that an iteration has, or one behind the other
+        for each exchange of it; slots are cut by `layout`."""
+        if self._name == "Alltoallv" and context.turns:
+            return self._exchanges(context, layout, slot, of_slot)
         sends, receives = (
             _parts(context, layout, buffer, slot, facts.agg)
             for buffer in (BufferId.SEND, BufferId.RECV)
         )
         copies = zip(sends, receives, strict=True)
         return [self._call(facts, layout, send, recv) for send, recv in copies]
+
+    def _exchanges(
+        self, context: RankContext, layout: Layout, slot: int, of_slot: Layout
+    ) -> list[Callable[[], object]]:
+        """A call for each run of blocks that has one a rank."""
+        ranks, kind = self._comm.Get_size(), self._mpi.UINT8_T
+        calls: list[Callable[[], object]] = []
+        for first in range(0, of_slot[BufferId.SEND].blocks // ranks * ranks, ranks):
+            sides = []
+            for buffer in (BufferId.SEND, BufferId.RECV):
+                (whole,) = _parts(context, layout, buffer, slot, 1)
+                here = slice(first, first + ranks)
+                lengths, offsets = of_slot[buffer].lengths[here], of_slot[buffer].offsets[here]
+                sides.append([whole, lengths, offsets, kind])
+            calls.append(functools.partial(self._comm.Alltoallv, *sides))
+        return calls
 
     def _call(self, facts: RowFacts, layout: Layout, send: Any, recv: Any) -> Callable[[], object]:
         comm, mpi, name = self._comm, self._mpi, self._name
@@ -232,6 +254,11 @@ class CollectiveLoop(PythonLoop):
         """At the root: MPI_Bcast has one buffer, and nccl-tests has the result in another."""
         self._comm.Bcast(source, root)
         recv[:] = send
+
+
+def layouts_of(context: RankContext, layout: Layout, slots: int) -> list[Layout]:
+    """The blocks of each slot: all alike, or those of its turn."""
+    return [turn.layout for turn in context.turns] or [layout] * slots
 
 
 def _parts(

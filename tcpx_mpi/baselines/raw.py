@@ -14,7 +14,7 @@ from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.patterns.program import CHAIN
 from tcpx_mpi.records import BaselineInfo, RowFacts
-from tcpx_mpi.schedule.table import Layout, step_bytes
+from tcpx_mpi.schedule.table import Layout
 from tcpx_mpi.transport.engine import spins_before_yield
 from tcpx_mpi.transport.interface import RankContext, Transport, load_native
 from tcpx_mpi.workload import Workload
@@ -67,8 +67,7 @@ class RawBaseline:
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
         """A message is divided among the streams."""
-        longest = int(step_bytes(context.schedule, layout).length.max(initial=1))
-        chunk = cut(longest, self.info.streams, facts)
+        chunk = cut(context.longest_message(), self.info.streams, facts)
         load_native(self.timed_loop, context, layout, chunk, self.info.streams, longest_batch)
 
     def close(self) -> None:

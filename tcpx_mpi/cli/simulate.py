@@ -26,7 +26,8 @@ _EXAMPLES = (
 #: Those of `run` that say what is sent.
 _NAMES = (
     "minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes", "op", "datatype", "root", "algo",
-    "matrix", "matrix_scale", "spread", "iters", "agg_iters", "average", "blocking", "channels",
+    "matrix", "matrix_scale", "sequence", "sequence_by", "spread", "senders", "background", "moe",
+    "skew", "warmup_iters", "iters", "agg_iters", "average", "blocking", "channels",
     "chunk", "window_send", "window_recv", "seed", "config",
 )  # fmt: skip
 _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]

@@ -43,6 +43,7 @@ from tcpx_mpi.config.parsers import (
     one_of,
     output_path,
     part,
+    paths_of,
     rate,
     root_or_all,
     seconds,
@@ -55,6 +56,9 @@ from tcpx_mpi.config.parsers import (
 )
 from tcpx_mpi.launch.watch import DEFAULT_S as SETUP_TIMEOUT_S
 from tcpx_mpi.patterns import ALGORITHMS
+from tcpx_mpi.patterns.moe_shape import DEFAULT as DEFAULT_SHAPE
+from tcpx_mpi.patterns.moe_shape import PRESETS as SHAPES
+from tcpx_mpi.patterns.moe_shape import SKEWS
 
 #: What can run beside the plugin; a file each in `tcpx_mpi.baselines`.
 BASELINES = {
@@ -238,6 +242,23 @@ class RunOptions(PlanOptions):
     load_bytes: int = option(OPERATION, 4 << 20, size(1),
         "loaded_pingpong: bytes that each rank sends to all, in each iteration of the mesh",
         name="load", metavar="SIZE")
+    background_bytes: int = option(OPERATION, 0, size(0),
+        "incast: bytes that each rank sends to all beside it, in each iteration; 0: none",
+        name="background", metavar="SIZE")
+    #: 0: all others.
+    senders: int = option(OPERATION, 0, integer(0),
+        "incast: number of ranks that send, those behind the root; 0: all others",
+        metavar="N")
+    stagger_s: float = option(OPERATION, 0.0, seconds(zero=True),
+        "incast, with -z 1: each sender begins so long after the one before",
+        name="stagger", metavar="TIME")
+    moe: str = option(OPERATION, DEFAULT_SHAPE, any_text,
+        "moe: a layer by its model (" + ", ".join(SHAPES) + "), each also NAME-small; numbers over "
+        "it like deepseek-v3,batch=128,topk=4",
+        metavar="NAME,...")
+    skew: str = option(OPERATION, next(iter(SKEWS)), one_of(*SKEWS),
+        "moe: who gets how many tokens; " + "; ".join(f"{n}: {what}" for n, what in SKEWS.items()),
+        metavar="NAME")
     algo: str = option(OPERATION, "auto", one_of(*ALGORITHMS),
         "algorithm; auto: by size, from the latency and bandwidth that this run measures first",
         metavar="NAME|auto", place=-1)
@@ -249,6 +270,13 @@ class RunOptions(PlanOptions):
     matrix_scale: float = option(OPERATION, 1.0, factor,
         "multiply the numbers of the matrix by this",
         metavar="FACTOR", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",))
+    sequence_paths: tuple[str, ...] = option(OPERATION, (), paths_of,
+        "matrix: files in place of --matrix, one matrix each, or one a line of a file (row behind "
+        "row); they take turns",
+        name="sequence", metavar="FILE,...")
+    sequence_by: str = option(OPERATION, "iteration", one_of("iteration", "row"),
+        "matrix: each iteration, or each row of the table, has the next matrix of --sequence",
+        metavar="iteration|row")
     spread: float = option(OPERATION, 1.0, part,
         "alltoallv without a matrix; 1: more bytes to ranks farther away; 0: equal shares",
         metavar="SHARE", variables=("NCCL_TESTS_ALLTOALLV_SPREAD",))
@@ -258,6 +286,10 @@ class RunOptions(PlanOptions):
         variables=("NCCL_TESTS_SPLIT",), in_file=False)
     split_mask: str = option(VARIABLES_ONLY, "", split_of(SPLITS[:1]), "the same by AND",
         variables=("NCCL_TESTS_SPLIT_MASK",), in_file=False)
+
+    unalign: int = option(TEST, 0, integer(0, 4096, "what a buffer is moved by"),
+        "number of elements (bytes without types) by which buffers begin later than they would",
+        letter="-u", metavar="N")
 
     timeout_s: float = option(TEST, 0.0, seconds(zero=True),
         "end the run after this time in total; 0: never",
@@ -286,6 +318,9 @@ class RunOptions(PlanOptions):
         "format for a terminal; auto: if mpirun's output is one; always: for $COLUMNS, else 80 "
         "columns; never: as in a pipe, without progress",
         metavar="auto|always|never")
+    memory_report: bool = option(REPORTING, False, switch,
+        "say what set-up, buffers and rows take of memory on the rank where it is most",
+        letter="-M", metavar="0|1", may_be_bare=True)
     #: Of a terminal alone.
     verbose: bool = option(REPORTING, False, switch,
         "on a terminal: the whole header and footer, and the set-up",
@@ -449,6 +484,4 @@ IGNORED: dict[str, str] = {
     "-x": "--cta_policy",
     "-D": "--device_implementation",
     "-V": "--device_cta_count",
-    "-u": "--unalign",
-    "-M": "--memory_report",
 }

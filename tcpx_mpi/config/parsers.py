@@ -106,6 +106,14 @@ def size_list(label: str, text: str) -> tuple[int, ...]:
     return tuple(size(0)(label, part) for part in parts)
 
 
+def paths_of(label: str, text: str) -> tuple[str, ...]:
+    """Paths with commas between them."""
+    paths = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not paths:
+        raise UsageError(f"{label} ({text}) names no file; write it like a.txt,b.txt")
+    return paths
+
+
 def root_or_all(label: str, text: str) -> str:
     """The number of a rank, or all; kept as text."""
     word = text.strip().lower()

@@ -19,6 +19,7 @@ from tcpx_mpi.config.options import (
     RunOptions,
 )
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.patterns.moe_shape import shape_of
 from tcpx_mpi.units import format_size_option
 
 #: More rows than anybody reads; it catches `-b 0 -e 1G -i 1` before memory runs out.
@@ -187,6 +188,9 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     ]
     values = {name: _first(name, layers) for name in [PATTERN, *_BY_NAME]}
     sizes = _sizes(values)
+    if sizes.source == "default" and values["moe"].source != "default":
+        shape = shape_of(str(values["moe"].value))
+        sizes = Value((shape.batch * shape.token_bytes,), f"tokens of {values['moe'].source}")
     if values["spool"].value is None:
         values["spool"] = Value(_temporary_directory(), "default")
     if values["against"].value and values["iters"].source == "default":

@@ -29,6 +29,7 @@ from tcpx_mpi.findings.rows import (
 from tcpx_mpi.findings.spikes import spikes
 from tcpx_mpi.findings.steadiness import steadiness
 from tcpx_mpi.findings.stragglers import matrices, stragglers
+from tcpx_mpi.findings.tails import tails
 from tcpx_mpi.records import Run
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stragglers.links import Link, Measured
@@ -66,6 +67,7 @@ def findings_of(
         *last_to_begin(header, run.rows, summaries),
         *losses(header, run.rows),
         *connections(header),
+        *tails(header, run.rows, summaries),
         *percentiles(header, summaries),
         *resolution(header, summaries),
         *network(header, summaries),

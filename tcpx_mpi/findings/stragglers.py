@@ -33,6 +33,8 @@ from tcpx_mpi.units import format_size
 #: A wider matrix is for notebooks (analysis/).
 _WIDEST = 16
 _MOST_LINES = 8
+#: Ranks that move so many times as much as others are not compared.
+_ALIKE = 1.1
 #: The title of what is slow.
 SLOW = "Slow"
 
@@ -155,6 +157,9 @@ def _half_round_trips(row: Row) -> dict[Link, Measured]:
     to one direction what it takes from the other, in each single iteration. (Files of older
     versions have means of blocks.)
     """
+    moved = row.payload_bytes_sent + row.payload_bytes_received
+    if moved.max() > _ALIKE * moved.min():
+        return {}  # who has more to move than others is not slow
     both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
     return {
         (a, b): _of_blocks(both[a, b])

@@ -33,9 +33,13 @@ _OURS = {
     "bidirectional": ("pair", "both directions between the ranks of a pair at the same time"),
     "fan_in": ("fan", "all to one rank (--root) at the same time"),
     "fan_out": ("fan", "one rank (--root) to all at the same time"),
+    "incast": ("fan", "several to one rank (--senders, --root), at once or by --stagger, with "
+        "the tail of each; --background: beside a mesh"),
     "permutation": ("permutation", "every rank sends to one other and receives from one, drawn "
         "by --seed"),
     "matrix": ("traffic", "bytes from each rank to each in the proportions of a matrix (--matrix)"),
+    "moe": ("moe", "tokens to their experts and back (--moe), skewed by --skew, another matrix in "
+        "each iteration"),
     "loaded_pingpong": ("loaded", "pingpong alone, and while a mesh (--load) runs on lanes of "
         "its own"),
 }

@@ -37,12 +37,15 @@ def _round_trips(steps: ScheduleBuilder, rank: int, world: int) -> None:
         steps.send(other, 0, lane=lane, after=[(question, Wait.WHOLE)])
 
 
-def _mesh(steps: ScheduleBuilder, rank: int, world: int) -> None:
+def mesh_beside(
+    steps: ScheduleBuilder, rank: int, world: int, lane: int, first_sent: int, first_received: int
+) -> None:
+    """A mesh on a lane of its own; its blocks in SEND and RECV begin with these."""
     for distance in range(1, world):
         source, target = (rank - distance) % world, (rank + distance) % world
-        steps.receive(source, _OURS + source, lane=MESH)
-        steps.send(target, 1 + target, lane=MESH)
-    steps.copy(1 + rank, _OURS + rank)
+        steps.receive(source, first_received + source, lane=lane)
+        steps.send(target, first_sent + target, lane=lane)
+    steps.copy(first_sent + rank, first_received + rank)
 
 
 def _pattern(load_bytes: int, alone: Pattern | None) -> Pattern:
@@ -53,7 +56,7 @@ def _pattern(load_bytes: int, alone: Pattern | None) -> Pattern:
         steps = ScheduleBuilder()
         _round_trips(steps, rank, world)
         if loaded:
-            _mesh(steps, rank, world)
+            mesh_beside(steps, rank, world, MESH, 1, _OURS)
         return steps.build()
 
     def layout(rank: int, world: int, size_bytes: int) -> Layout:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import Limits, read_text
@@ -15,6 +16,8 @@ from tcpx_mpi.inputs import Limits, read_text
 Matrix = tuple[tuple[int, ...], ...]
 
 _ALIGNMENT = 16
+#: Of a sequence, which is held in memory whole.
+MOST_MATRICES = 4096
 #: No machine has buffers for more; it keeps sums of many inside 64 bits.
 _MOST_BYTES = 1 << 40
 #: A number takes up to 10 times its letters as an object of Python: 1,024 ranks have room.
@@ -54,6 +57,36 @@ def parse_matrix(text: str, scale: float, label: str, alignment: int = _ALIGNMEN
             f"{label} has {len(rows)} rows of {len(rows[0])} numbers; give as many rows as columns"
         )
     return tuple(rows)
+
+
+def read_sequence(paths: Sequence[str], scale: float, label: str = "--sequence") -> list[Matrix]:
+    """The matrices of these files, in their order: one a file, or of a file one a line, row behind
+    row, as a recorder writes them. Raises UsageError."""
+    found: list[Matrix] = []
+    for path in paths:
+        where = f"{label} ({path})"
+        text = read_text(path, _LIMITS, where)
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        numbers = len(lines[0][1].split()) if lines else 0
+        ranks = math.isqrt(numbers)
+        if len(lines) == numbers or ranks**2 != numbers or ranks < 2:
+            found.append(parse_matrix(text, scale, where, 1))
+        else:
+            found += [_of_line(line, ranks, scale, f"{where}, line {n}") for n, line in lines]
+        if len(found) > MOST_MATRICES:
+            raise UsageError(f"{label} has more than {MOST_MATRICES} matrices; give fewer")
+    return found
+
+
+def _of_line(line: str, ranks: int, scale: float, label: str) -> Matrix:
+    words = line.split()
+    if len(words) != ranks**2:
+        raise UsageError(
+            f"{label}: {len(words)} numbers, and {ranks**2} in the first line, a matrix of {ranks} "
+            "ranks each; give each line as many"
+        )
+    numbers = [_bytes_of(word, scale, f"{label}, number {i}", 1) for i, word in enumerate(words, 1)]
+    return tuple(tuple(numbers[row * ranks : (row + 1) * ranks]) for row in range(ranks))
 
 
 def require_ranks(matrix: Matrix, ranks: int, size_bytes: int, label: str) -> None:

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tcpx_mpi.patterns.moe_shape import DEFAULT, SKEWS
 from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.promise import Scaled
@@ -39,12 +40,24 @@ class Form:
     scaled: Scaled = Scaled.NO
     #: From rank i to rank j, bytes or any unit; None: by distance, as `spread` has it.
     matrix: tuple[tuple[int, ...], ...] | None = None
+    #: Several of them, in turn: one an iteration, or one a row.
+    sequence: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    sequence_by: str = "iteration"
     spread: float = 1.0
     #: Of alltoallv by distance: the size that was asked for; its size column has less.
     asked_bytes: int | None = None
     seed: int = 1
     #: What a rank sends to all in an iteration, beside what is timed.
     load_bytes: int = 4 << 20
+    #: The same beside what is timed all the while; 0: nothing.
+    background_bytes: int = 0
+    #: How many send to the root; 0: all others.
+    senders: int = 0
+    #: Of a layer of experts; what both may be: `moe_shape`.
+    moe: str = DEFAULT
+    skew: str = next(iter(SKEWS))
+    #: Iterations of a row that differ; those behind them are as the first ones.
+    turns: int = 1
 
 
 @dataclass(frozen=True)

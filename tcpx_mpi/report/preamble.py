@@ -38,7 +38,8 @@ def header_lines(header: RunHeader) -> list[str]:
         if header.averages_only
         else f"# nThread 1 nGpus 1 minBytes {min(plan.sizes)} maxBytes {max(plan.sizes)} "
         f"step: {amount}({unit}) warmup iters: {plan.warmup_iters} iters: {plan.iters} "
-        f"agg iters: {plan.agg_iters} validation: {plan.check} graph: 0 unalign: 0",
+        f"agg iters: {plan.agg_iters} validation: {plan.check} graph: 0 unalign: "
+        f"{_setting_of(header, 'unalign')}",
         "#",
     ]
     lines += [_IMPORTED] if header.averages_only else _engine_lines(header)
@@ -242,3 +243,8 @@ def _slots(plan: Plan) -> str:
         span = sizes[0] if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         texts.append(f"{count}{'' if texts else ' slots'} for {span}")
     return ", ".join(texts)
+
+
+def _setting_of(header: RunHeader, name: str) -> str:
+    """A setting that files of older versions do not have, where it was 0."""
+    return {setting: value for setting, value, _ in header.settings}.get(name, "0")

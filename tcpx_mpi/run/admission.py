@@ -173,16 +173,15 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
         "datatype": program.typed,
         "root": program.rooted or "root" in program.options,
         "algo": program.typed,
-        "matrix_path": "matrix_path" in program.options,
-        "matrix_scale": settings.matrix_path is not None,
-        "load_bytes": "load_bytes" in program.options,
+        "matrix_scale": settings.matrix_path is not None or bool(settings.sequence_paths),
+        "sequence_by": bool(settings.sequence_paths),
         "spread": "spread" in program.options and settings.matrix_path is None,
     }
     given = [
         option.letter or option.option
         for option in OPTIONS
         if option.group == OPERATION
-        and not effects[option.field]
+        and not effects.get(option.field, option.field in program.options)
         and settings.sources[option.field].startswith("command line")
     ]
     if given:

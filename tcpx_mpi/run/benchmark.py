@@ -19,6 +19,7 @@ from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.connect import connect, load_same_plugin
 from tcpx_mpi.run.failure import watch_disk
 from tcpx_mpi.run.measure import Measurement
+from tcpx_mpi.run.memory_report import memory_report
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
@@ -90,7 +91,7 @@ class Benchmark:
             facts = choose_algorithm(row.facts, workload, costs)
             self.measure(measurement, dataclasses.replace(row, facts=facts), journal)
         journal.close()
-        code = self.end([engine, *beside])
+        code = self.end([engine, *beside], memory_report(world, engine))
         self.disk.stop()
         return code
 
@@ -134,7 +135,7 @@ class Benchmark:
                     self.output.row(row)
         journal.acknowledge(facts.index)
 
-    def end(self, transports: Sequence[Transport]) -> int:
+    def end(self, transports: Sequence[Transport], memory: Sequence[str] = ()) -> int:
         """Collective: close in order, print the footer; the exit code of what was measured."""
         # A sender that closes early can give its receiver an error for data that is whole.
         self.world.barrier("close")
@@ -146,7 +147,7 @@ class Benchmark:
             self.world.at_work(),
             self.disk.writing(self.output.path),
         ):
-            verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
+            verdict = self.output.end(memory) if self.world.rank == 0 else ExitCode.OK
         told = self.world.allgather((int(verdict), _native.stop_signal()), "verdict")
         code, stopped = told[0][0], max(number for _, number in told)
         if code == ExitCode.OK and stopped:  # it came when all was measured

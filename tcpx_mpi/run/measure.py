@@ -36,10 +36,8 @@ from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.run.run_batch import BatchRunner, name_of
 from tcpx_mpi.run.stopping import StoppingRule, Until
 from tcpx_mpi.schedule.table import (
-    RECEIVE_OPS,
     REMOTE_OPS,
     Column,
-    Op,
     chunks_of,
     step_bytes,
 )
@@ -83,6 +81,10 @@ class _Account:
     #: Where samples are that are too large for memory.
     spool: str
     verdicts: list[_native.Verdict] = field(default_factory=list)
+    #: Of the timed iterations: what was sent, received, and went to or came from other nodes.
+    moved: list[int] = field(default_factory=lambda: [0, 0, 0])
+    #: Where the stretches of the first iteration with a wrong byte begin.
+    wrong_begins: Int64s | None = None
     #: Samples by phase, as they come.
     timed: dict[str, Growing] = field(init=False)
     warmup: dict[str, Growing] = field(init=False)
@@ -233,30 +235,35 @@ class Measurement:
 
     def _complete(self, account: _Account, facts: RowFacts, batches: Sequence[int]) -> None:
         """What is known of a transport's row when its last batch is over."""
-        row, work = account.row, account.work
+        row = account.row
         row.batches = np.array(batches, dtype=np.int64)
         row.samples, row.warmup = (
             {phase: series.array() for phase, series in kind.items()}
             for kind in (account.timed, account.warmup)
         )
         row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
-        row.proof = account.observer.seen(self._remote_bytes(facts, work))
-        schedule = work.schedule
-        steps, op = step_bytes(schedule, work.layout), schedule.column(Column.OP)
-        received = np.isin(op, RECEIVE_OPS)
-        row.payload_bytes_sent = int(steps.length[op == Op.SEND].sum()) * facts.iterations
-        row.payload_bytes_received = int(steps.length[received].sum()) * facts.iterations
+        row.payload_bytes_sent, row.payload_bytes_received, remote = account.moved
+        row.proof = account.observer.seen(remote)
 
     def _account_for(
         self, account: _Account, facts: RowFacts, plan: RowPlan, kind: str, first: int, count: int
     ) -> None:
         """Collective: one batch of one transport, from the poison to the journal."""
-        self._batches.use(account.transport, account.work, facts, plan)
+        work = account.work
+        number = first if kind == "warmup" else facts.warmup_iterations + first
+        turns = work.of_batch(number, count)
+        self._batches.use(account.transport, work, facts, plan, turns)
         kept = (account.row, account.observer) if kind == "timed" else None
-        batch = self._batches.run(account.work, plan, count, kept)
+        batch = self._batches.run(work, plan, count, kept)
+        if kept is not None:
+            self._add_moved(account, turns, count)
         if self._settings.checks():
             told = account.row if kept is not None else None
-            account.verdicts.append(self._batches.check(account.work, told, count))
+            verdict = self._batches.check(told, count)
+            account.verdicts.append(verdict)
+            if verdict["first"] is not None and account.wrong_begins is None:
+                number = verdict["first"]["iteration"] - self._batches.iteration
+                account.wrong_begins = turns[number % len(turns)].wanted[:, 0]
         self._batches.iteration += count
         self._keep(account, kind, facts, first, batch)
 
@@ -267,15 +274,18 @@ class Measurement:
         waiting = [pid for each in others for pid in each.processes]
         return PlacementObserver(transport.timed_loop, threads, context.interface, waiting=waiting)
 
-    def _remote_bytes(self, facts: RowFacts, work: RowWork) -> int:
-        """Payload of the timed iterations that goes to, or comes from, other nodes."""
-        schedule, nodes = work.schedule, self._context.nodes
+    def _add_moved(self, account: _Account, turns: Sequence[RowWork], count: int) -> None:
+        """The payload of a batch of so many iterations."""
+        nodes = self._context.nodes
         here = nodes[self._world.rank]
-        lengths: list[int] = step_bytes(schedule, work.layout).length.tolist()
-        peers = schedule.column(Column.PEER).tolist()
-        steps = zip(lengths, peers, strict=True)
-        remote = sum(length for length, peer in steps if peer >= 0 and nodes[peer] != here)
-        return remote * facts.iterations
+        for work in turns:
+            moved = (
+                work.sent_bytes,
+                work.received_bytes,
+                work.remote_bytes(lambda peer: nodes[peer] == here),
+            )
+            for place, amount in enumerate(moved):
+                account.moved[place] += amount * count // len(turns)
 
     def _account(self, transport: Transport, work: RowWork, facts: RowFacts) -> _Account:
         return _Account(
@@ -337,8 +347,9 @@ class Measurement:
         watch.after_row()
         if not watch.unpacks:
             return watch.row()
-        self._batches.use(own.transport, own.work, facts, plan)
         iterations = min(plan.batch, _WATCHED_ITERATIONS)
+        turns = own.work.of_batch(0, iterations)
+        self._batches.use(own.transport, own.work, facts, plan, turns)
         self._batches.run(own.work, plan, iterations, None)
         self._batches.iteration += iterations
         return watch.row()
@@ -355,7 +366,7 @@ class Measurement:
             row.fault = wrong_element_text(self._world.rank, first, work.type_name, how)
             row.fault += cause_of(self._settings, first)
             return
-        begins = work.wanted[:, 0]
+        begins = account.wrong_begins if account.wrong_begins is not None else work.wanted[:, 0]
         block = int(begins[begins <= first["offset"]].max(initial=0))
         row.fault = wrong_bytes_text(self._world.rank, first, chunk_bytes, block)
         row.fault += cause_of(self._settings, first)

@@ -24,6 +24,7 @@ from tcpx_mpi.stragglers.retest import most_retests
 from tcpx_mpi.transport.slots import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
 from tcpx_mpi.units import format_size
 from tcpx_mpi.workload import Workload
+from tcpx_mpi.workload.memory import turn_bytes
 
 #: A batch of an open-ended row may grow to so many iterations and bytes a rank, as memory allows.
 _MOST_IN_A_BATCH = 4096
@@ -135,7 +136,7 @@ class RowPlanner:
             longest = max(longest, min(_MOST_IN_A_BATCH, _BATCH_BYTES // max(slot_bytes, 1)))
         slots = slots_for(
             slot_bytes,
-            stamp_bytes(self._sources),
+            stamp_bytes(self._sources) + self._turn_bytes(facts),
             longest,
             s.check_memory_bytes,
             self._llc_bytes,
@@ -208,6 +209,11 @@ class RowPlanner:
             for pattern in self._workload.patterns(facts)
             for rank in range(self._world)
         )
+
+    def _turn_bytes(self, facts: RowFacts) -> int:
+        """Memory for the schedule of one iteration, where each has its own."""
+        pattern = self._workload.pattern(facts)
+        return turn_bytes(pattern, 0, self._world, facts.size_bytes, facts.chunk_bytes)
 
     def _messages(self) -> int:
         """Messages that a rank receives in one copy of the pattern."""

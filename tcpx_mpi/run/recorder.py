@@ -196,8 +196,9 @@ class Output:
             return {}
         return pairs_to_retest(self._run.header, self._run.rows)
 
-    def end(self) -> ExitCode:
-        """Close the files, print the footer; what the exit code of the run is."""
+    def end(self, memory: Sequence[str] = ()) -> ExitCode:
+        """Close the files, print the footer, the lines about `memory` in it; what the exit code of
+        the run is."""
         assert self._run is not None
         self._run.complete = True
         self._run.end_time = utc_now()
@@ -211,7 +212,9 @@ class Output:
             verdict, why = report.strict_outcome(run)
         files = self._write_documents(judgement, verdict)
         gate = judgement.lines() if judgement else []
-        lines = report.end_lines(run, self._summaries, self._screen, files=files, gate=gate)
+        lines = report.end_lines(
+            run, self._summaries, self._screen, files=files, gate=[*gate, *memory]
+        )
         self._print([*lines, *_stopped_lines(_native.stopped_ns())])
         if self._events is not None:
             self._events.end(verdict, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+from collections.abc import Iterator, Sequence
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
@@ -12,7 +13,7 @@ from tcpx_mpi.records import RankRow, RowFacts
 from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.errors import error_of, report_lines
-from tcpx_mpi.transport.interface import RankContext, Transport
+from tcpx_mpi.transport.interface import RankContext, Transport, Turn
 from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.transport.slots import GUARD_BYTES, RowPlan, slot_shape
@@ -62,23 +63,37 @@ class BatchRunner:
         self._work: RowWork | None = None
         self._loaded: list[Transport] = []
         self._filled = False
+        #: Of the batch: one for all of its slots, or one each.
+        self._turns: Sequence[RowWork] = ()
 
     def begin_row(self) -> None:
         """The buffers are cut anew, even for the work that they are cut for."""
         self._work = None
 
-    def use(self, transport: Transport, work: RowWork, facts: RowFacts, plan: RowPlan) -> None:
-        """The buffers cut for what a row does, and a transport ready for it."""
-        self._transport = transport
+    def use(
+        self,
+        transport: Transport,
+        work: RowWork,
+        facts: RowFacts,
+        plan: RowPlan,
+        turns: Sequence[RowWork],
+    ) -> None:
+        """The buffers cut for what a row does, and a transport ready for it; `turns`: of the
+        batch to come (`RowWork.of_batch`)."""
+        self._transport, self._turns = transport, turns
         if self._work is not work:
             self._work, self._loaded, self._filled = work, [], False
-        if transport in self._loaded:
+        if transport in self._loaded and work.turn is None:
             return
         for buffer, memory in transport.buffers.items():
             shape = slot_shape(work.layout[buffer].total_bytes)
             memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
         context = dataclasses.replace(
-            self._context, schedule=work.schedule, arithmetic=work.arithmetic
+            self._context,
+            schedule=work.schedule,
+            arithmetic=work.arithmetic,
+            turns=[Turn(each.schedule, each.layout) for each in turns] if work.turn else (),
+            longest_message=lambda: work.longest_bytes,
         )
         transport.load(context, facts, work.layout, plan.batch)
         self._loaded.append(transport)
@@ -99,7 +114,8 @@ class BatchRunner:
             kept[1].before()
         lanes = work.pattern.loaded.timed_lanes if work.pattern.loaded is not None else None
         if self._settings.blocking:
-            parts = [self._run_loop(slot, 1, patience, lanes) for slot in range(count)]
+            after_ns = self._stagger_ns(work)
+            parts = [self._run_loop(slot, 1, patience, lanes, after_ns) for slot in range(count)]
         else:
             parts = [self._run_loop(0, count, patience, lanes)]
         # Pairs of ranks go on by themselves, and one may take many times as long as another.
@@ -115,34 +131,54 @@ class BatchRunner:
             add_network(row, before, after)
         return joined_batch([part[0] for part in parts])
 
+    def _stagger_ns(self, work: RowWork) -> int:
+        """How long after the agreed instant this rank starts."""
+        if work.pattern.place is None or not self._settings.stagger_s:
+            return 0
+        place = work.pattern.place(self._world.rank, self._world.size)
+        return int(place * self._settings.stagger_s * 1e9)
+
     def _prepare(self, work: RowWork, plan: RowPlan) -> int:
         """Poison the receive slots and put the payload into its own, all of them; returns ns."""
         start = time.monotonic_ns()
         buffers, seed = self._transport.buffers, self._settings.seed
         # In place an iteration overwrites its payload, so the next one would compute with results.
         if self._settings.checks() or not self._filled or work.in_place:
-            of_slots = (0, plan.slots, self.iteration, seed)
             payload = work.payload_buffer
-            if BufferId.RECV in buffers:
-                if work.elements is None:
-                    buffers[BufferId.RECV].poison(*of_slots, work.wanted)
-                else:
-                    buffers[BufferId.RECV].poison_elements(*of_slots, work.wanted, work.elements)
-            if payload in buffers:
-                if work.elements is None:
-                    buffers[payload].fill(*of_slots, work.held)
-                else:
-                    buffers[payload].fill_elements(*of_slots, work.held, work.elements)
+            for each, first, count in self._stretches(plan.slots):
+                of_slots = (first, count, self.iteration + first, seed)
+                if BufferId.RECV in buffers:
+                    memory = buffers[BufferId.RECV]
+                    if each.elements is None:
+                        memory.poison(*of_slots, each.wanted)
+                    else:
+                        memory.poison_elements(*of_slots, each.wanted, each.elements)
+                if payload in buffers:
+                    if each.elements is None:
+                        buffers[payload].fill(*of_slots, each.held)
+                    else:
+                        buffers[payload].fill_elements(*of_slots, each.held, each.elements)
             self._filled = True
         return time.monotonic_ns() - start
 
+    def _stretches(self, slots: int) -> Iterator[tuple[RowWork, int, int]]:
+        """What the first so many slots are for, with the first slot of each and their number."""
+        if len(self._turns) == 1:
+            yield self._turns[0], 0, slots
+            return
+        for slot, each in enumerate(self._turns[:slots]):
+            yield each, slot, 1
+
     def _run_loop(
-        self, first_slot: int, count: int, patience_s: float, timed_lanes: tuple[int, int] | None
-    ) -> tuple[Batch, tuple[int, int, int]]:
-        """Collective: start together, wait for the loop; what it stamped and its CPU time."""
+        self, first_slot: int, count: int, patience_s: float,
+        timed_lanes: tuple[int, int] | None, after_ns: int = 0,
+    ) -> tuple[Batch, tuple[int, int, int]]:  # fmt: skip
+        """Collective: start together, or so long after the common instant; wait for the loop; what
+        it stamped and its CPU time."""
         loop = self._transport.timed_loop
         loop.arm(count)
         start_ns = self._clock.agreed_start(self._lead_ns, "start of a batch", patience_s)
+        start_ns += after_ns
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
         if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock
             limits = {"timeout_s": self._settings.timeout_s, "stall_timeout_s": 0.0}
@@ -184,18 +220,26 @@ class BatchRunner:
         if signal_number := _native.stop_signal():
             raise interrupted_by(signal_number)
 
-    def check(self, work: RowWork, kept: RankRow | None, count: int) -> _native.Verdict:
+    def check(self, kept: RankRow | None, count: int) -> _native.Verdict:
         """The verdict on what the last batch received, `count` iterations of it; `kept` gets
         what that cost; it is None in a warm-up."""
         start = time.monotonic_ns()
         verdict: _native.Verdict = {"wrong": 0, "guard_wrong": 0, "first": None}
         if BufferId.RECV in self._transport.buffers:
             memory = self._transport.buffers[BufferId.RECV]
-            of_slots = (0, count, self.iteration, self._settings.seed, work.wanted)
-            if work.elements is None:
-                verdict = memory.verify(*of_slots)
-            else:
-                verdict = memory.verify_elements(*of_slots, work.elements)
+            for each, first, slots in self._stretches(count):
+                of_slots = (
+                    first, slots, self.iteration + first, self._settings.seed, each.wanted,
+                )  # fmt: skip
+                if each.elements is None:
+                    found = memory.verify(*of_slots)
+                else:
+                    found = memory.verify_elements(*of_slots, each.elements)
+                verdict = {
+                    "wrong": verdict["wrong"] + found["wrong"],
+                    "guard_wrong": verdict["guard_wrong"] + found["guard_wrong"],
+                    "first": verdict["first"] or found["first"],
+                }
         if kept is not None:
             kept.check_ns += time.monotonic_ns() - start
         return verdict

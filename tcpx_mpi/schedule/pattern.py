@@ -59,10 +59,10 @@ class Pattern:
 
     schedule(rank, world) -> Schedule; layout(rank, world, size_bytes) -> Layout with the same
     number of blocks at every size; expected(rank, world) -> Expected.
-    busbw_factor(world) turns algorithm bandwidth into bus bandwidth; `time_divisor` is 2 where an
-    iteration is a round trip. refuse(world) is None, or one line that says why not and what to do
-    (fewer than 2 ranks, unless it is given). A refused world is passed to none of the other
-    functions.
+    busbw_factor(world) turns algorithm bandwidth into bus bandwidth, NaN where that is what left a
+    rank in an iteration on average; `time_divisor` is 2 where an iteration is a round trip.
+    refuse(world) is None, or one line that says why not and what to do (fewer than 2 ranks, unless
+    it is given). A refused world is passed to none of the other functions.
     """
 
     name: str
@@ -88,7 +88,15 @@ class Pattern:
     fits_nics: bool = False
     #: What a reader of the table must know beside the summary.
     notes: tuple[str, ...] = ()
+    #: Whether reports have the tail of each sender: "one link" where all share the receiver's.
+    tails: str = ""
+    #: (rank, world) -> how many ranks begin an iteration before it, with `--stagger`; None: that
+    #: has no meaning.
+    place: Callable[[int, int], int] | None = None
     rounds: Rounds | None = None
+    #: Of a pattern whose iterations differ: what iteration i of a row does, its warm-ups counted.
+    #: The pattern as a whole has the peers of all, and blocks as long as the longest.
+    turn: Callable[[int], Pattern] | None = None
     loaded: Loaded | None = None
     #: (rank, world) -> rows of (RECV block, payload block): the payload stands in RECV at the
     #: start; None: in SEND.

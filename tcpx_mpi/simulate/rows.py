@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
@@ -13,8 +15,13 @@ from tcpx_mpi.run.choose_algorithm import Costs as MessageCosts
 from tcpx_mpi.run.choose_algorithm import choose_algorithm
 from tcpx_mpi.run.plan import element_aligned
 from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
+from tcpx_mpi.schedule.table import Column, Op, step_bytes
 from tcpx_mpi.workload import workload_of
+
+#: Iterations that differ are simulated one by one; the mean of more is hardly another.
+_MOST_TURNS = 32
 
 
 @dataclass(frozen=True)
@@ -71,12 +78,49 @@ class Simulation:
         # Of rounds the first: all have as many ranks that send, each to one other.
         s, pattern = self.settings, self._workload.runs(facts)[0]
         engine = EngineModel(facts.chunk_bytes, s.channels, s.window_send, s.window_recv)
-        found = predict(
-            pattern, self.world, facts.size_bytes, engine, self.costs,
-            iterations=1 if s.blocking else s.iters, ranks_per_nic=self.ranks_per_nic,
-        )  # fmt: skip
+        found = self._predicted(pattern, facts, engine)
         copies = facts.agg * pattern.time_divisor
         time_ns = found.by_average(s.average) / copies
         counted = facts.size_bytes * pattern.algbw_factor(self.world)
         algbw = counted / time_ns if time_ns else math.nan
-        return PredictedRow(facts, found, time_ns, algbw, algbw * pattern.busbw_factor(self.world))
+        factor = pattern.busbw_factor(self.world)
+        if math.isnan(factor):  # what leaves a rank on average
+            factor = self._left(pattern, facts) / facts.size_bytes if facts.size_bytes else 0.0
+        return PredictedRow(facts, found, time_ns, algbw, algbw * factor)
+
+    def _predicted(self, pattern: Pattern, facts: RowFacts, engine: EngineModel) -> Prediction:
+        """Of iterations that differ the mean of some, each from a start of all ranks at once."""
+        s = self.settings
+        turns = [(pattern, 1 if s.blocking else s.iters)]
+        if pattern.turn is not None:
+            turns = [(pattern.turn(number), 1) for number in self._turns()]
+        found = [
+            predict(one, self.world, facts.size_bytes, engine, self.costs, iterations,
+                    self.ranks_per_nic)
+            for one, iterations in turns
+        ]  # fmt: skip
+
+        return dataclasses.replace(
+            max(found, key=lambda each: each.nic_bytes),
+            mean_ns=fmean(each.mean_ns for each in found),
+            min_ns=fmean(each.min_ns for each in found),
+            max_ns=fmean(each.max_ns for each in found),
+            rank_0_ns=fmean(each.rank_0_ns for each in found),
+        )
+
+    def _turns(self) -> range:
+        """The numbers of the first timed iterations."""
+        first = self.settings.warmup_iters
+        return range(first, first + min(self.settings.iters, _MOST_TURNS))
+
+    def _left(self, pattern: Pattern, facts: RowFacts) -> float:
+        """Bytes that a rank sends to others in an iteration, on average."""
+        assert pattern.turn is not None
+        total, turns = 0, self._turns()
+        for one in map(pattern.turn, turns):
+            for rank in range(self.world):
+                schedule = one.schedule(rank, self.world)
+                layout = one.layout(rank, self.world, facts.size_bytes)
+                sends = schedule.column(Column.OP) == Op.SEND
+                total += int(step_bytes(schedule, layout).length[sends].sum())
+        return total / self.world / len(turns)

@@ -13,6 +13,15 @@ def rate(amount: float, time_ns: float) -> float:
     return amount / time_ns if time_ns > 0 else math.nan
 
 
+def bus_factor(row: Row, factor: float) -> float:
+    """Bus bandwidth over algorithm bandwidth; where a pattern has none (NaN), what left a rank of
+    the row in an iteration on average, over its size."""
+    if not math.isnan(factor):
+        return factor
+    whole = row.size_bytes * row.agg * row.iterations * row.payload_bytes_sent.size
+    return int(row.payload_bytes_sent.sum()) / whole if whole else 0.0
+
+
 def cpu_time_ns(row: Row) -> float:
     """CPU time of all ranks in a row's batches; NaN if one of them does not know its own."""
     return _known_sum(row.cpu_user_ns, row.cpu_system_ns)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tcpx_mpi.records import BaselineInfo, Row, RunHeader, SideKey
 from tcpx_mpi.stats.blocks import batch_means
-from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
+from tcpx_mpi.stats.rates import bus_factor, cpu_s_per_gb, rate
 from tcpx_mpi.stats.series import (
     Float64s,
     average_over_ranks,
@@ -122,6 +122,7 @@ def ratio_to(
     if row.size_bytes == 0 and int(theirs.net_sent.sum()) == 0:
         pairs[:] = math.nan  # raw TCP has nothing to send for an empty message
     by_time = time_divisor > 1 or row.size_bytes == 0
+    busbw_factor = bus_factor(row, busbw_factor)
 
     def figure(times_ns: Float64s) -> float:
         middle = float(np.median(times_ns)) if times_ns.size else math.nan

@@ -15,7 +15,7 @@ from tcpx_mpi.records import FLUSH, IN_PLACE, LOADED, Average, Row, SideKey
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
-from tcpx_mpi.stats.rates import cpu_s_per_gb, cpu_time_ns, rate, total_if_known
+from tcpx_mpi.stats.rates import bus_factor, cpu_s_per_gb, cpu_time_ns, rate, total_if_known
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import Int64s, average_over_ranks, elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
@@ -100,7 +100,7 @@ def summarise(
         time_ns_by_rank=time_ns_by_rank,
         time_ns=time_ns,
         algbw=algbw,
-        busbw=algbw * busbw_factor,
+        busbw=algbw * bus_factor(row, busbw_factor),
         t_max_rank=t_max_rank,
         t_max_ns=t_max_ns,
         iteration_max_ns=iteration_max_ns,

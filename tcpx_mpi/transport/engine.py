@@ -26,6 +26,7 @@ from tcpx_mpi.transport.memory import (
     slot_buffers,
     visible_gpus,
 )
+from tcpx_mpi.transport.memory_marks import MemoryMarks
 from tcpx_mpi.transport.observed_placement import thread_ids
 from tcpx_mpi.transport.setup_errors import manager_hint, second_hand, setup_errors
 from tcpx_mpi.transport.time_limit import require_time
@@ -98,9 +99,11 @@ class RankEngine:
         self.buffers: dict[BufferId, Any] = {}
         #: Whose memory is used, and whose clocks are watched; None without one.
         self.gpu: RankGpu | None = None
+        self.memory = MemoryMarks()
         with setup_errors():
             if settings.memory == "cuda":
                 self.gpu = RankGpu(placement)
+            self.mark_memory()
             self.native = _native.Engine(
                 plugin.handle,
                 placement.device,
@@ -165,6 +168,11 @@ class RankEngine:
         self._started_by_connect = thread_ids() - threads
         if self.placement.progress_cpu >= 0:
             self.native.pin([self.placement.progress_cpu])
+        self.mark_memory()
+
+    def mark_memory(self) -> None:
+        """What was taken so far."""
+        self.memory.mark(None if self.gpu is None else self.gpu.free_bytes)
 
     def free_bytes(self, host: Host) -> int:
         """Memory for buffers, of the node or the GPU, for all ranks that share it; 0: unknown."""
@@ -185,6 +193,7 @@ class RankEngine:
                 free = host.memory_available_bytes
             self.buffers.update(slot_buffers(of_host, host, self.placement, free))
             self._register(self.buffers)
+        self.mark_memory()
         # GiBs take seconds, and the first batch is the next to look at the clock.
         require_time(self.settings.timeout_s, "its buffers were there")
 

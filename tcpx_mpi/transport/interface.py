@@ -6,9 +6,9 @@ transport only moves what the schedule says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tcpx_mpi import _native
 from tcpx_mpi.machine.placement import Placement
@@ -85,6 +85,13 @@ class GpuWatch(Protocol):
         """The GPU's readings of the row, once that batch is over."""
 
 
+class Turn(NamedTuple):
+    """What one iteration does."""
+
+    schedule: Schedule
+    layout: Layout
+
+
 @dataclass(frozen=True, eq=False)
 class RankContext:
     """What all transports of a rank share: schedule, buffers cut into slots, and place."""
@@ -104,6 +111,10 @@ class RankContext:
     arithmetic: tuple[int, int, float] | None = None
     #: The buffers of the rank that has the largest.
     most_memory_bytes: int = 0
+    #: Of a batch whose iterations differ, those of each slot; else none.
+    turns: Sequence[Turn] = ()
+    #: Bytes of the longest message of the row, on whatever rank.
+    longest_message: Callable[[], int] = lambda: 0
 
     def by_id(self) -> list[Any]:
         """The buffers in the order of their ids, None if the schedule uses none."""
@@ -138,7 +149,7 @@ class Transport(Protocol):
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
-        """The row to come."""
+        """The row to come, or the batch: slots are cut by `layout`."""
 
     def close(self) -> None: ...
 
@@ -146,8 +157,16 @@ class Transport(Protocol):
 def load_native(
     runner: Any, context: RankContext, layout: Layout, chunk_bytes: int, channels: int, batch: int
 ) -> None:
-    """Load a row into a `_native.Runner`."""
-    for buffer, table in layout.items():
-        runner.set_blocks(int(buffer), table.offsets, table.lengths)
+    """Load a row, or a batch whose iterations differ, into a `_native.Runner`."""
+    *before, last = context.turns or [Turn(context.schedule, layout)]
+
+    def set_blocks(turn: Turn) -> None:
+        for buffer, table in turn.layout.items():
+            runner.set_blocks(int(buffer), table.offsets, table.lengths)
+
+    for turn in before:
+        set_blocks(turn)
+        runner.add_turn(turn.schedule.table)
+    set_blocks(last)
     computes = context.arithmetic or ()
-    runner.load(context.schedule.table, chunk_bytes, channels, context.by_id(), batch, *computes)
+    runner.load(last.schedule.table, chunk_bytes, channels, context.by_id(), batch, *computes)

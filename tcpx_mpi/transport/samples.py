@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tcpx_mpi import _native
 from tcpx_mpi.records import FLUSH, RankRow
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, later
+from tcpx_mpi.stragglers.arrivals import NOT_SENT
 
 Int64s = NDArray[np.int64]
 
@@ -24,8 +25,8 @@ class Batch:
     #: Time from the start to the end of the batch.
     elapsed_ns: int
     #: Peers that are told apart, and int64[iteration, source], ns: time from the start of the
-    #: iteration until all of a peer's bytes were there; negative: before the start. Empty if
-    #: lanes are timed.
+    #: iteration until all of a peer's bytes were there; negative: before the start; NOT_SENT: there
+    #: were none. Empty if lanes are timed.
     sources: list[int]
     arrivals: Int64s
     #: int64[chunk, `trace.CHUNK_COLUMNS`] of a traced loop: its last chunks.
@@ -54,6 +55,9 @@ def batch_of(stamps: _native.Stamps, timed_lanes: tuple[int, int] | None = None)
         first, last = (done[:, lanes == lane].max(axis=1) for lane in timed_lanes)
         iteration = last - first
         sources, done = [], done[:, :0]
+    elif any(stamps.source_lanes):  # what runs beside a pattern has lanes of its own
+        own = [place for place, lane in enumerate(stamps.source_lanes) if lane == 0]
+        sources, done = [sources[place] for place in own], done[:, own]
     samples = {
         "iteration": iteration,
         "send": since_start(stamps.send_done),
@@ -65,9 +69,11 @@ def batch_of(stamps: _native.Stamps, timed_lanes: tuple[int, int] | None = None)
         samples[FLUSH] = np.where(stamps.flush_begun < 0, -1, after).astype(np.int64)
     trace = stamps.trace.reshape(-1, len(CHUNK_COLUMNS))
     elapsed_ns = int(end[-1]) - stamps.start if end.size else 0
+    arrivals = done - start[:, None]
+    if done.size and done.min() < 0:
+        arrivals[done < 0] = NOT_SENT
     return Batch(
-        samples, stamps.start, stamps.late, elapsed_ns, sources,
-        done - start[:, None], trace,
+        samples, stamps.start, stamps.late, elapsed_ns, sources, arrivals, trace
     )  # fmt: skip
 
 

@@ -48,12 +48,21 @@ def require_memory(s: Settings, world: int, patterns: Callable[[], Iterable[Patt
         )
 
 
+def turn_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int, chunk_bytes: int) -> int:
+    """What an iteration's own schedule takes on a rank: the chunks of one, where they differ."""
+    if pattern.turn is None:
+        return 0
+    return _bytes_of(pattern, rank, world, size_bytes, chunk_bytes)
+
+
 def _bytes_of_a_copy(pattern: Pattern, world: int, size_bytes: int, chunk_bytes: int) -> int:
-    """Bytes of one copy of a pattern, on the first or last rank."""
-    most = 0
-    for rank in {0, world - 1}:
-        schedule = pattern.schedule(rank, world)
-        lengths = step_bytes(schedule, pattern.layout(rank, world, size_bytes)).length
-        chunks = int(np.maximum(-(-lengths // chunk_bytes), 1).sum())
-        most = max(most, schedule.steps * _STEP_BYTES + chunks * _CHUNK_BYTES)
-    return most
+    """Bytes of a copy of a pattern, on the first or last rank; of a batch if iterations differ."""
+    most = max(_bytes_of(pattern, rank, world, size_bytes, chunk_bytes) for rank in {0, world - 1})
+    return most if pattern.turn is None else most * _FEWEST_SLOTS
+
+
+def _bytes_of(pattern: Pattern, rank: int, world: int, size_bytes: int, chunk_bytes: int) -> int:
+    schedule = pattern.schedule(rank, world)
+    lengths = step_bytes(schedule, pattern.layout(rank, world, size_bytes)).length
+    chunks = int(np.maximum(-(-lengths // chunk_bytes), 1).sum())
+    return schedule.steps * _STEP_BYTES + chunks * _CHUNK_BYTES

@@ -9,7 +9,8 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import AUTO, NAMES, find_program
 from tcpx_mpi.patterns.groups import group_numbers, sizes
-from tcpx_mpi.patterns.matrix import Matrix, read_matrix, require_ranks
+from tcpx_mpi.patterns.matrix import Matrix, read_matrix, read_sequence, require_ranks
+from tcpx_mpi.patterns.moe_shape import MOST_TOKENS, shape_of
 from tcpx_mpi.patterns.program import ALIGNMENT, Program
 from tcpx_mpi.schedule.pattern import fewer_than_two
 from tcpx_mpi.units import format_size
@@ -20,6 +21,20 @@ def require_options(settings: Settings, program: Program) -> None:
     _require_open_loop(settings, program)
     if "load_bytes" in program.options:
         _require_no_turns(settings)
+    if "sequence_paths" in program.options and settings.sequence_paths and settings.matrix_path:
+        raise UsageError("--matrix and --sequence both say who sends how much: give one of them")
+    if "skew" in program.options:
+        _require_tokens(settings)
+    calls = {"mpi": program.mpi, "nccl": program.nccl_call}
+    if settings.unalign and (who := next((n for n in settings.against if calls.get(n)), None)):
+        raise UsageError(
+            f"-u/--unalign ({settings.unalign}) is not of {who}'s own {calls[who]}, whose buffers "
+            "begin where slots do: leave one of them out, or use --against raw"
+        )
+    if "stagger_s" in program.options and settings.stagger_s and not settings.blocking:
+        raise UsageError(
+            f"--stagger ({settings.stagger_s:g}s) is of iterations that start together: add -z 1"
+        )
     if "root" in program.options and settings.root == "all":
         raise UsageError(
             f"-r/--root all is for nccl-tests' programs: give {program.name} one rank, or use "
@@ -66,6 +81,21 @@ def require_line_rate(settings: Settings, bytes_of_largest: int, mbps: int, nic:
             f"--rate ({settings.rate:g}) is {wanted:.4g} Mbit/s at {size}, more than the {mbps} of "
             f"{nic}: use {mbps / wanted * settings.rate:.4g} or less, or "
             "smaller sizes"
+        )
+
+
+def _require_tokens(settings: Settings) -> None:
+    """Before they are drawn."""
+    shape = shape_of(settings.moe)
+    if settings.agg_iters > 1:
+        raise UsageError(
+            f"-m/--agg_iters ({settings.agg_iters}) is more than the one matrix that an iteration "
+            f"of {settings.pattern} has: leave it out"
+        )
+    if max(settings.sizes) // shape.token_bytes > MOST_TOKENS:
+        raise UsageError(
+            f"-e/--maxbytes ({max(settings.sizes)}) is more than {MOST_TOKENS} tokens of "
+            f"{shape.token_bytes} bytes: use {MOST_TOKENS * shape.token_bytes} or less"
         )
 
 
@@ -120,6 +150,14 @@ def require_program(settings: Settings, program: Program, world: int) -> int:
             "the same schedule over plain TCP"
         )
     return ranks
+
+
+def sequence_of(settings: Settings, program: Program) -> tuple[Matrix, ...]:
+    """The matrices of a program that takes several in turn."""
+    paths = settings.sequence_paths
+    if "sequence_paths" not in program.options or not paths:
+        return ()
+    return tuple(read_sequence(paths, settings.matrix_scale))
 
 
 def matrix_of(settings: Settings, program: Program, ranks: int) -> Matrix | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +13,15 @@ from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.element_group import ElementGroup
 from tcpx_mpi.schedule.elements import ElementType
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes, held_bytes
-from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
+from tcpx_mpi.schedule.table import (
+    RECEIVE_OPS,
+    BufferId,
+    Column,
+    Layout,
+    Op,
+    Schedule,
+    step_bytes,
+)
 from tcpx_mpi.workload.workload import Workload
 
 Int64s = NDArray[np.int64]
@@ -21,6 +31,8 @@ Int64s = NDArray[np.int64]
 class RowWork:
     """A row's work on this rank: out of place, or in place; alone, or under load."""
 
+    world: int
+    size_bytes: int
     pattern: Pattern
     schedule: Schedule
     layout: Layout
@@ -33,6 +45,46 @@ class RowWork:
     type_name: str = ""
     #: Of steps that compute: type, operation and factor, by the numbers of `schedule.elements`.
     arithmetic: tuple[int, int, float] | None = None
+    #: Where iterations differ: that of each, by its number in the row; None: all are alike.
+    turn: Callable[[int], RowWork] | None = None
+
+    def of_batch(self, first: int, count: int) -> list[RowWork]:
+        """What the iterations of a batch do: one for all, or one each."""
+        turn = self.turn
+        return [self] if turn is None else [turn(first + number) for number in range(count)]
+
+    @functools.cached_property
+    def longest_bytes(self) -> int:
+        """Of the longest message between any two ranks."""
+        ranks = (
+            step_bytes(
+                self.pattern.schedule(rank, self.world),
+                self.pattern.layout(rank, self.world, self.size_bytes),
+            )
+            for rank in range(self.world)
+        )
+        return max((int(steps.length.max(initial=0)) for steps in ranks), default=0)
+
+    @functools.cached_property
+    def _lengths(self) -> tuple[NDArray[np.int32], Int64s]:
+        return self.schedule.column(Column.OP), step_bytes(self.schedule, self.layout).length
+
+    @functools.cached_property
+    def sent_bytes(self) -> int:
+        """In an iteration."""
+        op, lengths = self._lengths
+        return int(lengths[op == Op.SEND].sum())
+
+    @functools.cached_property
+    def received_bytes(self) -> int:
+        op, lengths = self._lengths
+        return int(lengths[np.isin(op, RECEIVE_OPS)].sum())
+
+    def remote_bytes(self, here: Callable[[int], bool]) -> int:
+        """What goes to, or comes from, ranks that are not `here`."""
+        peers = self.schedule.column(Column.PEER).tolist()
+        steps = zip(self._lengths[1].tolist(), peers, strict=True)
+        return sum(length for length, peer in steps if peer >= 0 and not here(peer))
 
     @property
     def in_place(self) -> bool:
@@ -54,17 +106,26 @@ def _work_of(workload: Workload, rank: int, facts: RowFacts, pattern: Pattern) -
     held = held_bytes(pattern, rank, world, size)
     wanted = expected_bytes(pattern, rank, world, size)
     if not workload.program.typed:
-        return RowWork(pattern, schedule, layout, held, wanted)
+        turn = (
+            None
+            if (turns := pattern.turn) is None
+            else (lambda number: _work_of(workload, rank, facts, turns(number)))
+        )
+        return RowWork(world, size, pattern, schedule, layout, held, wanted, turn=turn)
     kind, op = ElementType.of_label(facts.type_name), workload.reduce_op(facts)
     if op is None:
         elements = ElementGroup(int(kind), -1, world)
-        return RowWork(pattern, schedule, layout, held, wanted, elements, facts.type_name)
+        return RowWork(
+            world, size, pattern, schedule, layout, held, wanted, elements, facts.type_name
+        )
     origins = workload.origins(rank)
     index = origins.index(rank)
     held[:, 2] = index
     # What comes out is of the whole group, whoever put in what.
     wanted[:, 2] = 0
     return RowWork(
+        world,
+        size,
         pattern,
         schedule,
         layout,

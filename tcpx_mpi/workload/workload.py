@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import AUTO, find_program, repeated
 from tcpx_mpi.patterns.groups import group_numbers, in_groups, members
 from tcpx_mpi.patterns.program import Form
+from tcpx_mpi.patterns.unaligned import unaligned
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.elements import ElementType, ReduceOp
@@ -25,8 +27,15 @@ from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.promise import Scaled
 from tcpx_mpi.schedule.table import Schedule
 from tcpx_mpi.workload.memory import require_memory
-from tcpx_mpi.workload.refusals import matrix_of, require_options, require_program
+from tcpx_mpi.workload.refusals import (
+    matrix_of,
+    require_options,
+    require_program,
+    sequence_of,
+)
 
+#: Iterations that differ, of a row that goes on until something is reached.
+_OPEN_ENDED_TURNS = 1024
 _SCALED = {"avg": Scaled.AFTER, "mulsum": Scaled.BEFORE}
 
 
@@ -59,6 +68,7 @@ class Workload:
         self._matrix = None
         if not self.program.typed:
             self._matrix = matrix_of(settings, self.program, world)
+        self._sequence = sequence_of(settings, self.program)
         self.algos = self.program.algos
         if self.program.typed and settings.algo in self.algos:
             self.algos = (settings.algo,)
@@ -100,7 +110,7 @@ class Workload:
     def facts(self, variant: Variant, size_bytes: int) -> dict[str, Any]:
         """What the facts of a row have of the program, for a size that was asked for."""
         element = ElementType.of_label(variant.type_name).bytes
-        form = Form(self.algos[0], element, matrix=self._matrix, spread=self.settings.spread)
+        form = self._form(self.algos[0], element_bytes=element)
         shown = self.program.division(size_bytes, element, self.group_size, form)
         return {
             **dataclasses.asdict(variant),
@@ -148,6 +158,7 @@ class Workload:
     def rounds(self) -> Sequence[Pattern]:
         """If there are several, they take the pattern's place, one in the rows of a cycle."""
         whole = repeated(self.single, self.settings.agg_iters)
+        whole = unaligned(whole, self.settings.unalign)  # none has types
         return whole.rounds_run(self.world, self.settings.all_pairs, self.settings.most_pairs)
 
     @functools.cached_property
@@ -183,6 +194,9 @@ class Workload:
 
     def fingerprint(self) -> str:
         """What all ranks must have alike beside their settings; "" for nothing."""
+        if self._sequence:
+            # Thousands of numbers, that nobody reads in an error.
+            return f"sequence={hashlib.sha256(repr(self._sequence).encode()).hexdigest()}"
         return "" if self._matrix is None else f"matrix={self._matrix}"
 
     def origins(self, rank: int) -> list[int]:
@@ -218,9 +232,16 @@ class Workload:
             algo,
             root=int(s.root) if by_settings else max(root, 0),
             matrix=self._matrix,
+            sequence=self._sequence,
+            sequence_by=s.sequence_by,
             spread=s.spread,
             seed=s.seed,
             load_bytes=s.load_bytes,
+            background_bytes=s.background_bytes,
+            senders=s.senders,
+            moe=s.moe,
+            skew=s.skew,
+            turns=_OPEN_ENDED_TURNS if s.open_ended() else s.warmup_iters + s.iters,
             **of_row,
         )
 
@@ -236,4 +257,5 @@ class Workload:
             scaled=_SCALED.get(redop, Scaled.NO) if self.program.reduces else Scaled.NO,
             asked_bytes=count * self.group_size * element,
         )
-        return repeated(in_groups(self.program.pattern(form), self.numbers), agg)
+        made = repeated(in_groups(self.program.pattern(form), self.numbers), agg)
+        return unaligned(made, self.settings.unalign * element)

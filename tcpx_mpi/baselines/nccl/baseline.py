@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from tcpx_mpi.patterns.program import Program
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.errors import baseline_failure
-from tcpx_mpi.transport.interface import RankContext
+from tcpx_mpi.transport.interface import RankContext, Turn
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 #: Memory is filled and checked at more than this.
@@ -77,16 +78,20 @@ class NcclLoop(PythonLoop):
     def __init__(self, companion: CompanionProcess, where: str) -> None:
         super().__init__()
         self._companion, self._where = companion, where
-        self._groups: list[list[Piece]] = []
+        self._turns: list[list[list[Piece]]] = []
         self._calls: list[Call] = []
         self._cpus: list[int] = []
 
     def load(
-        self, schedule: Schedule, groups: list[list[Piece]], calls: list[Call], longest_batch: int
+        self,
+        schedule: Schedule,
+        turns: list[list[list[Piece]]],
+        calls: list[Call],
+        longest_batch: int,
     ) -> None:
         """The row to come."""
-        self._schedule, self._groups, self._calls = schedule, groups, calls
-        _asked(self._companion, self._where, "load", groups, calls, longest_batch,
+        self._schedule, self._turns, self._calls = schedule, turns, calls
+        _asked(self._companion, self._where, "load", turns, calls, longest_batch,
                patience_s=SETUP_PATIENCE_S)  # fmt: skip
 
     def start(
@@ -139,7 +144,7 @@ class NcclLoop(PythonLoop):
             iterations = self._iterations
             return self._flows_of_calls(self._schedule, iterations, launched, completed, iterations)
         flows: dict[tuple[bool, int], list[Piece]] = {}
-        for group in self._groups:
+        for group in itertools.chain(*self._turns):
             for piece in group:
                 flows.setdefault((piece.sends, piece.peer), []).append(piece)
         return [
@@ -224,15 +229,18 @@ class NcclBaseline:
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
-        groups: list[list[Piece]] = []
+        turns: list[list[list[Piece]]] = []
         calls: list[Call] = []
         if self._program.nccl_call:
             factor = context.arithmetic[2] if context.arithmetic is not None else 1.0
             ranks = self._arithmetic.ranks
             calls = calls_of(self._program, facts, layout, factor, self._index, ranks)
         else:
-            groups = groups_of(context.schedule, layout, self._rank)
-        self.timed_loop.load(context.schedule, groups, calls, longest_batch)
+            turns = [
+                groups_of(*turn, self._rank)
+                for turn in context.turns or [Turn(context.schedule, layout)]
+            ]
+        self.timed_loop.load(context.schedule, turns, calls, longest_batch)
 
     def close(self) -> None:
         try:

@@ -41,7 +41,7 @@ class Companion:
         self._backend = backend
         self._memory: dict[BufferId, Memory] = {}
         self._strides: dict[BufferId, int] = {}
-        self._groups: list[list[Piece]] = []
+        self._turns: list[list[list[Piece]]] = []
         self._calls: list[Call] = []
         self._congestion = ""
 
@@ -97,9 +97,10 @@ class Companion:
     def verify_elements(self, buffer: BufferId, *where: Any) -> _native.Verdict:
         return self._memory[buffer].slots.verify_elements(*where)
 
-    def load(self, groups: list[list[Piece]], calls: list[Call], longest_batch: int) -> None:
-        """An iteration is all of the groups, one after the other, or all of the calls at once."""
-        self._groups, self._calls = groups, calls
+    def load(self, turns: list[list[list[Piece]]], calls: list[Call], longest_batch: int) -> None:
+        """An iteration is all groups of its turn, one after the other, or all of the calls at
+        once; slot k has turn k, and so on in turn."""
+        self._turns, self._calls = turns, calls
         self._backend.reserve(longest_batch)
 
     def run(self, first_slot: int, iterations: int, start_ns: int) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class Companion:
         before = _cpu()
         begun = start_ns or _native.now_ns()
         ends = np.full(iterations, begun, np.int64)
-        if self._groups or self._calls:
+        if any(self._turns) or self._calls:
             self._launched = self._completed = 0
             self._told_ns = begun
             for number in range(iterations):
@@ -150,7 +151,7 @@ class Companion:
     # --- Inside ----------------------------------------------------------------------------------
 
     def _launch(self, slot: int) -> None:
-        for group in self._groups:
+        for group in self._turns[slot % len(self._turns)] if self._turns else ():
             self._backend.group(
                 [
                     PointToPoint(

@@ -52,7 +52,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
                                            "profile")} == {
         "average": "most_pairs",
         "op": "check",
-        "blocking": "split_mask",
+        "blocking": "unalign",
         "timeout_s": "blocking",
         "json_path": "report_cputime",
         "per_iter_timing": "prom_path",
@@ -263,8 +263,8 @@ def test_a_fingerprint_takes_more_pairs_and_line_breaks() -> None:
 def test_letters_are_those_of_nccl_tests_and_ours_have_none_but_v() -> None:
     letters = [option.letter[1:] for option in OPTIONS if option.letter]
     # -v is nobody's in nccl-tests, and means the same in all programs.
-    assert sorted(letters) == sorted("beifodrnwmNaczTSCIKJ" + "v")
-    assert sorted(letter[1:] for letter in IGNORED) == sorted("tgpGRxDVuM")
+    assert sorted(letters) == sorted("beifodrnwmNaczTSCIKJuM" + "v")
+    assert sorted(letter[1:] for letter in IGNORED) == sorted("tgpGRxDV")
     ours = (TRANSPORT, CHECKS, LAUNCH)
     assert all(
         not option.letter and "_" not in option.option for option in OPTIONS if option.group in ours

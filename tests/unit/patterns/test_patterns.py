@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 from collections import Counter
@@ -176,7 +177,8 @@ def test_what_a_rank_receives_in_bytes_is_what_the_others_send_it(name: str) -> 
 def test_bus_bandwidth_and_time_are_those_of_the_size_but_of_a_mesh_and_of_round_trips() -> None:
     found = {name: patterns.load(name) for name in ALL}
     factors = {name: pattern.busbw_factor(4) for name, pattern in found.items()}
-    assert factors == {**dict.fromkeys(ALL, 1.0), "mesh": 0.75}
+    assert math.isnan(factors.pop("moe"))  # by what left a rank
+    assert factors == {**dict.fromkeys(sorted({*ALL} - {"moe"}), 1.0), "mesh": 0.75}
     divisors = {name: pattern.time_divisor for name, pattern in found.items()}
     assert divisors == {**dict.fromkeys(ALL, 1), "pingpong": 2, "loaded_pingpong": 2}
 
@@ -273,6 +275,27 @@ def test_a_root_that_no_rank_has_is_refused(name: str) -> None:
     assert pattern.refuse(5) is None
 
 
+def test_an_incast_is_of_those_behind_the_root_and_its_mesh_has_a_lane_of_its_own() -> None:
+    pattern = form("incast", root=2, senders=2)
+    assert [moves(pattern, rank, 4) for rank in range(4)] == [
+        [(SEND, 2, 0)], [], [(RECV, 3, 0), (RECV, 0, 1)], [(SEND, 2, 0)],
+    ]  # fmt: skip
+    assert pattern.layout(2, 4, 11)[BufferId.RECV].lengths.tolist() == [6, 5]
+    assert pattern.place is not None
+    assert [pattern.place(rank, 4) for rank in range(4)] == [1, 0, 0, 0]
+    loaded = form("incast", root=2, senders=2, background_bytes=8)
+    lanes = [loaded.schedule(rank, 4).peers_received for rank in range(4)]
+    assert lanes[0] == [(1, 1), (2, 1), (3, 1)]
+    assert lanes[2] == [(0, 0), (0, 1), (1, 1), (3, 0), (3, 1)]
+    engine = EngineModel(3, 2, window_send=1, window_recv=1)
+    for world in (3, 4, 6):
+        for senders in (0, 1, 2):
+            for background in (0, 13):
+                of = form("incast", root=1, senders=senders, background_bytes=background)
+                prove(of, world, 17, engine, iterations=2)
+    assert pattern.refuse(2) == "--senders (2) is more than the 1 other ranks; use fewer"
+
+
 def test_a_permutation_is_one_without_fixed_points_and_its_inverse_is_the_sources() -> None:
     for seed in range(20):
         for world in (2, 3, 4, 17, 100):
@@ -354,6 +377,45 @@ def test_a_matrix_of_too_few_rows_or_without_traffic_is_refused() -> None:
     )
     assert refuse(3) is None
     assert refuse(1) == "matrix needs at least 2 ranks; found 1; start 2 or more (mpirun -n 2)"
+
+
+#: A sparser one, and one of which a rank has nothing.
+SEQUENCE = (WEIGHTS, ((0, 0, 0, 0, 1),) * 5, ((0, 8, 0, 0, 0), *((0,) * 5,) * 4))
+
+
+def test_the_matrices_of_a_sequence_have_one_scale_and_an_iteration_each() -> None:
+    pattern = form("matrix", sequence=SEQUENCE)
+    assert pattern.turn is not None
+    layouts = [[pattern.turn(i).layout(rank, 4, 800) for rank in (0, 3)] for i in range(4)]
+    sent = [[each[BufferId.SEND].lengths.tolist() for each in of_turn] for of_turn in layouts]
+    assert sent == [
+        [[0, 300, 0, 100], [200, 0, 0, 0]],
+        [[0] * 4] * 2,
+        [[0, 800, 0, 0], [0] * 4],
+        [[0, 300, 0, 100], [200, 0, 0, 0]],
+    ]
+    assert moves(pattern.turn(2), 1, 4) == [(RECV, 0, 0)]
+    assert moves(pattern.turn(2), 3, 4) == []
+    # As a whole: the peers of all, and blocks as long as the longest.
+    assert moves(pattern, 0, 4) == moves(pattern.turn(0), 0, 4)
+    assert pattern.layout(0, 4, 800)[BufferId.SEND].lengths.tolist() == [0, 800, 0, 100]
+
+
+def test_the_matrices_of_a_sequence_may_have_a_row_each() -> None:
+    pattern = form("matrix", sequence=SEQUENCE, sequence_by="row")
+    assert pattern.turn is None
+    rounds = pattern.rounds_run(4, False)
+    assert [moves(each, 3, 4) for each in rounds] == [[(SEND, 0, 0), (RECV, 0, 0)], [], []]
+
+
+def test_any_sequence_keeps_its_promise_and_needs_a_row_for_each_rank() -> None:
+    engine = EngineModel(3, 2, window_send=1, window_recv=1)
+    pattern = form("matrix", sequence=SEQUENCE)
+    assert pattern.turn is not None
+    for world in (2, 5):
+        for number in range(3):
+            prove(pattern.turn(number), world, 41, engine, iterations=2)
+    assert pattern.refuse(6) == "--sequence has 5 rows, fewer than the 6 ranks; give one a rank"
 
 
 def alone_of(pattern: Pattern) -> Pattern:

@@ -49,7 +49,7 @@ def test_a_rank_that_is_done_closes_only_when_the_slowest_is_done_too() -> None:
             noticed.set()
 
         state = RunState(ThreadWorld(rank, meeting, arrived), [])  # type: ignore[arg-type]  # threads for ranks
-        state.output = SimpleNamespace(end=lambda: 0, path="")  # type: ignore[assignment]  # a stand-in
+        state.output = SimpleNamespace(end=lambda memory: 0, path="")  # type: ignore[assignment]  # a stand-in
         story = Benchmark(state)
         codes.append(story.end([SimpleNamespace(close=close)]))
 

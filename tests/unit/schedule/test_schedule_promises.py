@@ -26,7 +26,8 @@ ALL = [name for name in patterns.NAMES if name not in patterns.PROGRAMS]
 
 def small(name: str) -> Pattern:
     """The pattern; what it moves whatever its size is made a few chunks."""
-    return patterns.find_program(name).pattern(Form(load_bytes=70))
+    form = Form(load_bytes=70, moe="batch=9,hidden=3,experts=2520,topk=2,dispatch=1", turns=3)
+    return patterns.find_program(name).pattern(form)
 
 
 def engines() -> st.SearchStrategy[EngineModel]:
@@ -56,6 +57,8 @@ def test_a_pattern_keeps_its_promise_in_every_order_of_events(
     pattern = small(name)
     worlds = [world for world in range(2, 10) if pattern.refuse(world) is None]
     world, size, engine, iterations = draw_run(data, worlds)
+    if pattern.turn is not None:
+        pattern = pattern.turn(data.draw(st.integers(0, 2), "turn"))
     for one in pattern.rounds_run(world, True):
         outcome = prove(one, world, size, engine, iterations)
         assert outcome.most_sends <= engine.window_send

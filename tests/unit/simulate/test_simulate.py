@@ -46,6 +46,17 @@ def test_a_fit_knows_how_many_ranks_share_a_nic(nics: str, sharing: int | None) 
         assert (found == pytest.approx(expected.by_average(1), rel=0.2)) == same
 
 
+def test_iterations_that_differ_are_simulated_one_by_one_and_busbw_is_what_left_a_rank(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shape = ["--moe", "batch=100,hidden=1000,experts=4,topk=1,dispatch=1,combine=2"]
+    (hot,) = table(capsys, "moe", *shape, "--skew", "hot-rank", "--ranks", "4", *NETWORK,
+                   "-n", "4", "-a", "3")  # fmt: skip
+    # Three ranks' tokens into one NIC, and twice as much out of it: 20 us and 10 GB/s.
+    assert float(hot[5]) == pytest.approx(20 + 30 + 20 + 60, rel=0.1)
+    assert float(hot[7]) == pytest.approx(3 * 300e3 / 4 / (float(hot[5]) * 1e3), abs=0.01)
+
+
 def test_a_row_has_the_13_fields_of_a_run_and_what_it_needs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tcpx_mpi.stragglers.arrivals import MOST_BLOCKS, Arrivals
+from tcpx_mpi.stragglers.arrivals import MOST_BLOCKS, NOT_SENT, Arrivals
 from tcpx_mpi.transport.samples import batch_of, joined_batch
 
 
@@ -70,7 +70,9 @@ def test_what_comes_every_few_iterations_is_kept_as_often_as_it_comes(period: in
     assert often == pytest.approx(np.full(period, 1 / period), abs=0.03)
 
 
-@pytest.mark.parametrize(("world", "most"), [(2, 512), (32, 512), (64, 256), (128, 64), (500, 64)])
+@pytest.mark.parametrize(
+    ("world", "most"), [(2, 4096), (16, 4096), (32, 1024), (128, 64), (500, 64)]
+)
 def test_of_many_ranks_each_keeps_less(world: int, most: int) -> None:
     arrivals = Arrivals(world)
     arrivals.add([0], np.zeros((1 << 12, 1), np.int64))
@@ -82,6 +84,17 @@ def test_a_rank_that_tells_no_sources_apart_has_no_arrivals() -> None:
     arrivals.add([], np.zeros((5, 0), np.int64))
     assert arrivals.arrival_ns.shape == (0, 0)
     assert arrivals.counts.shape == (0,)
+
+
+def test_what_was_not_sent_in_an_iteration_has_no_arrival_and_batches_may_differ() -> None:
+    arrivals = Arrivals(world=3)
+    arrivals.add([], np.zeros((1, 0), np.int64))
+    arrivals.add([0, 2], np.array([[5, NOT_SENT], [6, 7]]))
+    arrivals.add([2], np.array([[8]]))
+    nan = np.nan
+    expected = [[nan, 5, 6, nan], [nan] * 4, [nan, nan, 7, 8]]
+    assert np.array_equal(arrivals.arrival_ns, expected, equal_nan=True)
+    assert arrivals.counts.tolist() == [1] * 4
 
 
 def test_an_arrival_counts_from_the_start_of_its_iteration_and_may_come_before_it() -> None:

@@ -102,7 +102,8 @@ def test_the_samples_of_a_batch_take_what_is_counted_for_them(sources: int) -> N
     end, send_done, receive_done = (np.arange(iterations) for _ in range(3))
     stamps: Any = SimpleNamespace(
         start=0, late=False, end=end, send_done=send_done, receive_done=receive_done,
-        sources=list(range(sources)), source_done=np.zeros(iterations * sources, np.int64),
+        sources=list(range(sources)), source_lanes=[],
+        source_done=np.zeros(iterations * sources, np.int64),
         trace=np.zeros(0, np.int64), flush_begun=np.zeros(0, np.int64),
     )  # fmt: skip
     in_engine, copied = 5 + sources, 3 + sources

@@ -13,7 +13,7 @@ from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import NAMES, canonical, find_program, load
 from tcpx_mpi.patterns.groups import group_numbers, in_groups
-from tcpx_mpi.patterns.matrix import parse_matrix
+from tcpx_mpi.patterns.matrix import parse_matrix, read_sequence
 from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.run.admission import warnings
@@ -193,6 +193,16 @@ LARGE = "that it may have; use a larger --chunk, or a smaller -m or -e"
         ),
         ("loaded_pingpong", {"against": "raw"}, {}, "has no loaded_pingpong: run pingpong beside"),
         ("loaded_pingpong", {"agg_iters": "2"}, {}, "-m/--agg_iters (2) is more than the one"),
+        ("moe", {"moe": "mixtral,experts=6"}, {}, "--moe: 4 ranks do not divide 6 experts; start"),
+        ("moe", {"moe": "experts=4,topk=8"}, {}, "topk (8) is more than the experts there are (4)"),
+        ("moe", {"sizes": "1T"}, {}, "(1099511627776) is more than 1048576 tokens of 7168 bytes"),
+        ("moe", {"agg_iters": "2"}, {}, "-m/--agg_iters (2) is more than the one matrix"),
+        ("moe", {"moe": "mixtral", "chunk": "8"}, {}, LARGE),
+        ("incast", {"stagger": "1ms"}, {}, "--stagger (0.001s) is of iterations that start"),
+        ("incast", {"senders": "4"}, {}, "--senders (4) is more than the 3 other ranks"),
+        ("matrix", {"sequence": "/no/such"}, {}, "--sequence (/no/such): no such file"),
+        ("matrix", {"sequence": "a", "matrix": "b"}, {}, "both say who sends how much"),
+        ("all_reduce", {"unalign": "1", "against": "mpi"}, {}, "is not of mpi's own Allreduce"),
         ("torus", {}, {}, "unknown pattern torus: use one of pair"),
         # A schedule, or a buffer, that no rank has memory for.
         *(
@@ -233,6 +243,20 @@ def test_where_ranks_have_taken_their_places_a_smaller_chunk_is_seen() -> None:
     found = workload("ring", 2, sizes="1G")
     with pytest.raises(UsageError, match="makes a schedule of"):
         found.placed(dataclasses.replace(found.settings, chunk_bytes=1))
+
+
+def test_a_sequence_is_files_of_a_matrix_or_of_a_matrix_a_line(tmp_path: Path) -> None:
+    one, many, odd = (tmp_path / name for name in ("one", "many", "odd"))
+    one.write_text("0 1\n2 0\n")
+    many.write_text("0 3 0 0\n\n0 0 4 0\n0 5 6 0\n")
+    found = read_sequence([str(many), str(one)], 10)
+    assert found == [((0, 30), (0, 0)), ((0, 0), (40, 0)), ((0, 50), (60, 0)), ((0, 10), (20, 0))]
+    odd.write_text("0 3 0 0\n0 0 4\n0 1 1 0\n")
+    with pytest.raises(UsageError, match="line 2: 3 numbers, and 4 in the first line"):
+        read_sequence([str(odd)], 1)
+    odd.write_text("0 3 0 x\n0 0 4 1\n")
+    with pytest.raises(UsageError, match="line 1, number 4: x is no number of bytes"):
+        read_sequence([str(odd)], 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""Tails: how late the bytes of each sender come, and how even senders share a link.
+
+Of patterns whose senders are told apart for that (`Pattern.tails`). An arrival is from the start of
+the receiver's iteration until all bytes of a sender were there; those of all receivers are taken
+together. Where all send to one rank, goodput is a sender's part of the size over its median
+arrival.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tcpx_mpi import patterns
+from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.records import Row, RunHeader
+from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stats.distribution import Distribution, describe
+from tcpx_mpi.units import format_size
+
+#: More senders than these are left to the file: the latest of them are shown.
+_MOST_SENDERS = 16
+
+
+def tails(
+    header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
+) -> Iterator[Finding[str]]:
+    """A line for each row: the slowest rank, then each sender."""
+    pattern = patterns.find(header.pattern)
+    if pattern is None or not pattern.tails:
+        return
+    one_link = pattern.tails == "one link"
+    for row, summary in zip(rows, summaries, strict=True):
+        size = format_size(row.size_bytes)
+        text = f"{size}, slowest rank of each iteration: {_figures(summary.per_iteration)}"
+        yield Finding(Severity.NOTE, "Tail", text)
+        by_sender = arrivals_by_sender(row)
+        if not by_sender:
+            continue
+        latest = sorted(by_sender, key=lambda sender: -by_sender[sender].p50)[:_MOST_SENDERS]
+        parts = [
+            f"rank {sender} {_figures(by_sender[sender])}"
+            + (_of_sender(row, sender, by_sender) if one_link else "")
+            for sender in sorted(latest)
+        ]
+        more = len(by_sender) - len(latest)
+        text = f"{size}, by sender: {'; '.join(parts)}"
+        text += f"; and {more} that came earlier" if more else ""
+        yield Finding(Severity.NOTE, "Tails", text)
+        if one_link and row.size_bytes:
+            fairness = jain([goodput(row, sender, by_sender) for sender in by_sender])
+            text = f"{size}: {fairness:.3f} of 1 (Jain's index of the goodput of {len(by_sender)})"
+            yield Finding(Severity.NOTE, "Fairness", text)
+
+
+def arrivals_by_sender(row: Row) -> dict[int, Distribution]:
+    """Sender -> the spread of its arrivals at all ranks that it sends to."""
+    found = {}
+    for sender in range(row.arrivals.shape[1] if row.arrivals.size else 0):
+        values = row.arrivals[:, sender].ravel()
+        values = values[~np.isnan(values)]
+        if values.size:
+            found[sender] = describe(values)
+    return found
+
+
+def goodput(row: Row, sender: int, by_sender: dict[int, Distribution]) -> float:
+    """Bytes a nanosecond."""
+    late = by_sender[sender].p50
+    return row.size_bytes / len(by_sender) / late if late > 0 else math.nan
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's index (Jain, Chiu and Hawe 1984): 1 where all have as much, 1/n where one has all."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares > 0 else math.nan
+
+
+def _of_sender(row: Row, sender: int, by_sender: dict[int, Distribution]) -> str:
+    resent = int(row.tcp_retransmits[sender])
+    return (
+        f" ({goodput(row, sender, by_sender):.3g} GB/s, "
+        f"{'unknown' if resent < 0 else resent} retransmits)"
+    )
+
+
+def _figures(of: Distribution) -> str:
+    named = (("p50", of.p50), ("p99", of.p99), ("p99.9", of.p99_9))
+    return (
+        " ".join(f"{name} {'n/a' if math.isnan(ns) else f'{ns / 1e3:.4g}'}" for name, ns in named)
+        + " us"
+    )

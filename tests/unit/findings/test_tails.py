@@ -1,0 +1,72 @@
+"""Tails by sender, and how even senders share a link."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import invented_runs
+import numpy as np
+import pytest
+
+from tcpx_mpi.findings.tails import arrivals_by_sender, jain, tails
+from tcpx_mpi.records import Run
+from tcpx_mpi.report import summarise_row
+
+
+def run_of(pattern: str, arrivals: np.ndarray) -> Run:
+    """One row of three ranks with these arrivals: [receiver, sender, iteration], ns."""
+    run = invented_runs.sound(world=3, rows=1)
+    run.header = dataclasses.replace(run.header, pattern=pattern)
+    (row,) = run.rows
+    row.arrivals, row.arrival_blocks = arrivals, np.ones(arrivals.shape[2], np.int64)
+    row.size_bytes, row.tcp_retransmits = 3000, np.array([0, 7, -1])
+    return run
+
+
+def texts(run: Run) -> list[tuple[str, str]]:
+    summaries = [summarise_row(run.header, row) for row in run.rows]
+    return [(each.title, each.text) for each in tails(run.header, run.rows, summaries)]
+
+
+def incast(iterations: int) -> np.ndarray:
+    """Ranks 1 and 2 to rank 0; rank 2 takes three times as long."""
+    arrivals = np.full((3, 3, iterations), np.nan)
+    arrivals[0, 1], arrivals[0, 2] = 1000.0, 3000.0
+    return arrivals
+
+
+def test_each_sender_has_its_percentiles_goodput_and_retransmits_and_all_a_fairness() -> None:
+    found = texts(run_of("incast", incast(3000)))
+    assert [title for title, _ in found] == ["Tail", "Tails", "Fairness"]
+    assert found[1][1] == (
+        "2.93 KiB, by sender: rank 1 p50 1 p99 1 p99.9 1 us (1.5 GB/s, 7 retransmits); "
+        "rank 2 p50 3 p99 3 p99.9 3 us (0.5 GB/s, unknown retransmits)"
+    )
+    assert found[2][1] == "2.93 KiB: 0.800 of 1 (Jain's index of the goodput of 2)"
+
+
+def test_percentiles_that_so_few_iterations_cannot_give_are_not_given() -> None:
+    assert "rank 1 p50 1 p99 n/a p99.9 n/a us" in texts(run_of("incast", incast(298)))[1][1]
+
+
+def test_arrivals_at_all_receivers_are_taken_together_and_nothing_sent_counts_for_nothing() -> None:
+    arrivals = np.full((3, 3, 2), np.nan)
+    arrivals[0, 1], arrivals[2, 1] = [1.0, np.nan], [2.0, 3.0]
+    (row,) = run_of("moe", arrivals).rows
+    found = arrivals_by_sender(row)
+    assert list(found) == [1]
+    assert (found[1].count, found[1].p50) == (3, 2.0)
+
+
+def test_experts_share_no_link_and_other_patterns_have_no_tails() -> None:
+    assert [title for title, _ in texts(run_of("moe", incast(3)))] == ["Tail", "Tails"]
+    assert texts(run_of("mesh", incast(3))) == []
+
+
+@pytest.mark.parametrize(("values", "index"), [([2, 2, 2], 1.0), ([5, 0, 0, 0], 0.25)])
+def test_the_index_of_jain_is_one_for_equals_and_a_share_for_one(
+    values: list[float], index: float
+) -> None:
+    assert jain(values) == pytest.approx(index)
+    assert math.isnan(jain([0, 0]))
