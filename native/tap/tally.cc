@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 namespace tap {
 namespace {
@@ -29,8 +30,11 @@ std::string time_text(double ns) {
 
 void Times::add(double ns) {
   ns = std::max(ns, 1.0);
-  const double steps = std::log2(ns) * kSteps;
-  ++counts_[std::min(static_cast<size_t>(steps), counts_.size() - 1)];
+  // Of a double, its exponent and the first bits behind the point.
+  uint64_t bits;
+  memcpy(&bits, &ns, sizeof bits);
+  ++counts_[std::min<uint64_t>((bits >> (52 - kStepBits)) - (1023u << kStepBits),
+                               counts_.size() - 1)];
   ++total_;
   most_ = std::max(most_, ns);
 }
@@ -38,7 +42,10 @@ void Times::add(double ns) {
 double Times::percentile(double share) const {
   uint64_t left = static_cast<uint64_t>(std::ceil(share * static_cast<double>(total_)));
   for (size_t step = 0; step < counts_.size(); ++step) {
-    if (counts_[step] >= left) return std::min(std::exp2((step + 0.5) / kSteps), most_);
+    if (counts_[step] >= left) {
+      const double part = 1 + (static_cast<double>(step % kSteps) + 0.5) / kSteps;
+      return std::min(std::ldexp(part, static_cast<int>(step / kSteps)), most_);
+    }
     left -= counts_[step];
   }
   return most_;
@@ -86,10 +93,11 @@ std::string Tally::text() const {
   if (done_ == 0) return text;
   const double share = took_ns_ > 0 ? 100 * plugin_ns_ / took_ns_ : 0;
   return text + "; post to done p50 " + time_text(took_.percentile(0.5)) + ", p99 " +
-         time_text(took_.percentile(0.99)) + ", max " + time_text(took_.most()) +
-         ", of which the plugin's calls " + std::to_string(std::lround(share)) +
-         " %; between the caller's polls p50 " + time_text(between_polls_.percentile(0.5)) +
-         ", p99 " + time_text(between_polls_.percentile(0.99));
+         time_text(took_.percentile(0.99)) + ", max " + time_text(took_.most()) + ", " +
+         std::to_string(std::lround(share)) +
+         " % of it within the plugin's calls; between the caller's polls p50 " +
+         time_text(between_polls_.percentile(0.5)) + ", p99 " +
+         time_text(between_polls_.percentile(0.99));
 }
 
 }  // namespace tap

@@ -9,7 +9,7 @@
 
 namespace tap {
 
-// Times by eighths of their power of two, so that a percentile is within 13 % of the real one.
+// Times by eighths of their power of two, so that a percentile is within 7 % of the real one.
 class Times {
  public:
   void add(double ns);
@@ -17,7 +17,7 @@ class Times {
   double most() const { return most_; }
 
  private:
-  static constexpr int kSteps = 8;
+  static constexpr int kStepBits = 3, kSteps = 1 << kStepBits;
   std::array<uint32_t, 44 * kSteps> counts_{};
   uint64_t total_ = 0;
   double most_ = 0;

@@ -37,7 +37,11 @@ SIZES_VARIABLE = "SOFTTCPX_REPORT_SIZES"
 #: know the last at most.
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: Plugins that are built with this package.
-BUNDLED = ("softtcpx", "null")
+BUNDLED = ("softtcpx", "null", "tap")
+#: Of those, what has a file for each version of the table.
+_VERSIONED = ("softtcpx", "tap")
+#: The plugin that the tap passes calls on to.
+TAP_VARIABLE = "TCPX_TAP_PLUGIN"
 #: The table of softtcpx's default file; each other version has a file of its own.
 SOFTTCPX_ABI = 7
 
@@ -96,9 +100,9 @@ def find_plugin(
     exists: Exists = os.path.exists,
     abi: int = 0,
 ) -> PluginChoice:
-    """The plugin of a path, of a name (softtcpx, null, tcpx, another), or by default ("auto").
+    """The plugin of a path, of a name (softtcpx, null, tap, tcpx, another), or by default ("auto").
 
-    With `abi`, to be used by that version of its table; softtcpx has a file for each.
+    With `abi`, to be used by that version of its table; softtcpx and the tap have a file for each.
 
     Raises PluginMissing for a path that is not there, and for TCPX that is asked for, by name or by
     the environment, and not there: softtcpx never replaces it silently.
@@ -112,7 +116,7 @@ def find_plugin(
         choice = _bundled(spec, how, bundled_dir, exists, True, abi)
     else:
         choice = _by_path_or_name(spec, environ, exists)
-    return dataclasses.replace(choice, abi=abi)
+    return dataclasses.replace(choice, abi=abi, how=choice.how + _passed_on(choice, environ))
 
 
 def inspect(choice: PluginChoice, apart: bool = True, ours_too: bool = False) -> PluginFile:
@@ -313,11 +317,19 @@ def _tcpx(asked_by: str, exists: Exists, unused: str = "") -> PluginChoice:
 def _bundled(
     name: str, how: str, bundled_dir: str, exists: Exists, asked: bool, abi: int
 ) -> PluginChoice:
-    versioned = name == "softtcpx" and abi not in (0, SOFTTCPX_ABI)
+    versioned = name in _VERSIONED and abi not in (0, SOFTTCPX_ABI)
     path = _bundled_file(f"{name}-v{abi}" if versioned else name, bundled_dir)
     if not exists(path):
         raise PluginMissing(f"the plugin {name} is not at {path}: install tcpx-mpi anew")
     return PluginChoice(path, how, asked)
+
+
+def _passed_on(choice: PluginChoice, environ: Mapping[str, str]) -> str:
+    """Of the tap, whose name is that of the plugin below it: which that is."""
+    if not os.path.basename(choice.path).startswith("libnccl-net-tap"):
+        return ""
+    inner = environ.get(TAP_VARIABLE, "")
+    return f"; it passes calls on to {inner or 'nothing'} ({TAP_VARIABLE})"
 
 
 def _bundled_file(name: str, bundled_dir: str) -> str:

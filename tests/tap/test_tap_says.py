@@ -85,7 +85,7 @@ def test_a_signal_makes_it_say_a_summary_of_each_comm() -> None:
             heard(
                 found,
                 rf"{_END}: 1 requests of 4.1 kB, 1 done; sizes below 8192: 1; post to done p50 "
-                r".* max .*, of which the plugin's calls \d+ %; between the caller's polls p50",
+                r".* max .*, \d+ % of it within the plugin's calls; between the caller's polls p50",
             )
 
 

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit"))
 
 import invented
 import invented_runs
+import invented_tap
 import mutants
 import nccl_tests_logs
 import numpy as np
@@ -34,6 +35,7 @@ from tcpx_mpi.preflight.hostfile import read_hostfile
 from tcpx_mpi.preflight.hostfile_forms import Launcher
 from tcpx_mpi.records import Journal, read_run
 from tcpx_mpi.report.plugin_trace import RECORD, PluginTrace
+from tcpx_mpi.tap.file import DONE, SEND
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -76,6 +78,7 @@ def readers(seeds: Path) -> Mapping[str, Reader]:
         "matrix": Reader(_texts([_MATRIX], lambda path: read_matrix(path, 1.0))),
         "hostfile": Reader(_texts(_HOSTFILES, _hostfile)),
         "plugin trace": Reader(_trace()),
+        "tap": Reader(_tap()),
     }
 
 
@@ -289,6 +292,18 @@ def _trace() -> Make:
     def make(place: Path, random_: random.Random) -> Callable[[], object]:
         (place / "t").write_bytes(mutants.bytes_of(seed, random_))
         return lambda: PluginTrace([(1, str(place / "t"))])
+
+    return make
+
+
+def _tap() -> Make:
+    record = invented_tap.record
+    sent = [record(kind, n, 100 * n, 4096) for n in range(3) for kind in (SEND, DONE)]
+    seed = invented_tap.file_of(0, "send", *sent)
+
+    def make(place: Path, random_: random.Random) -> list[str]:
+        (place / "t.tap").write_bytes(mutants.bytes_of(seed, random_))
+        return ["tap", str(place / "t.tap"), *random_.choice(([], ["--json"]))]
 
     return make
 

@@ -179,6 +179,7 @@ def test_candidates_are_listed_once_in_the_order_of_preference() -> None:
         ("LD_LIBRARY_PATH", "/libs/libnccl-net-ofi.so"),
         ("softtcpx", SOFTTCPX),
         ("null", NULL),
+        ("tap", f"{BUNDLED}/libnccl-net-tap.so"),
     ]
 
 
@@ -191,6 +192,14 @@ def test_softtcpx_has_a_file_for_each_version(spec: str, abi: int, name: str) ->
     path = f"{BUNDLED}/libnccl-net-softtcpx{name}.so"
     choice = find_plugin(spec, {}, BUNDLED, only(path), abi)
     assert (choice.path, choice.abi) == (path, abi)
+
+
+def test_the_tap_has_a_file_a_version_and_says_what_it_passes_calls_on_to() -> None:
+    there = only(f"{BUNDLED}/libnccl-net-tap.so", f"{BUNDLED}/libnccl-net-tap-v9.so")
+    newer = find_plugin("tap", {"TCPX_TAP_PLUGIN": "ofi"}, BUNDLED, there, 9)
+    assert newer.path == f"{BUNDLED}/libnccl-net-tap-v9.so"
+    assert newer.how.endswith("; it passes calls on to ofi (TCPX_TAP_PLUGIN)")
+    assert find_plugin("tap", {}, BUNDLED, there).how.endswith("on to nothing (TCPX_TAP_PLUGIN)")
 
 
 def test_any_other_plugin_has_all_its_versions_in_one_file() -> None:
