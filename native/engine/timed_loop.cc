@@ -159,8 +159,8 @@ void TimedLoop::take_picture(FlowReport* picture) const {
     report.peer = program().queues[i].peer;
     report.lane = program().queues[i].lane;
     const bool is_posted = flow.posted != flow.finished;
-    const Part oldest = is_posted ? flow.oldest().part
-                                  : Part{&flow.source.next_op(), flow.source.iteration};
+    const Part oldest =
+        is_posted ? flow.oldest().part : Part{&flow.source.next_op(), flow.source.iteration};
     report.finished = oldest.iteration >= iterations();
     report.oldest_iteration = oldest.iteration;
     report.oldest_step = oldest.op->step;

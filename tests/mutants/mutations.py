@@ -64,9 +64,9 @@ MUTATIONS = (
              "std::max<uint64_t>(1, bytes / chunk_bytes)"),
     Mutation("swapped_chunk", "The first two chunks of a received message change places.",
              f"run checked: {WRONG}",
-             "compile", r"to\.offset\) \+ at;",
+             "add_step", r"to\.offset\) \+ at;",
              r"to.offset) + (kind == FlowKind::kReceive && c < 2 && chunks > 2 ? "
-             r"(1 - c) * chunk_bytes : at);"),
+             r"(1 - c) * chunk_bytes_ : at);"),
     Mutation("sends_run_ahead", "Sends of the next iteration begin before this one is complete.",
              "native timed_loop_order.sends_wait_for_the_iteration_before_and_receives_do_not",
              "may_begin", r"kind == FlowKind::kReceive", "kind != FlowKind::kCopy"),

@@ -15,6 +15,7 @@ from nccl_session import NcclJob
 from softtcpx_judged import require_every_byte, require_right, session
 
 from tcpx_mpi.plugin.find import bundled_dir
+from tcpx_mpi.tap.file import files_of
 from tcpx_mpi.tap.joined import read_job
 from tcpx_mpi.tap.ways import summarise
 
@@ -73,7 +74,7 @@ def test_the_files_have_what_moved_from_rank_to_rank(tmp_path: Path, ranks: int)
     with session(tmp_path / "job", ranks, apart=ranks > 2, variables=variables) as opened:
         opened.meet()
         require_right(opened.run(case_of_bytes("sendrecv", LARGE, opened.world)))
-    summary = summarise(read_job([str(folder)]))
+    summary = summarise(read_job(files_of([str(folder)])))
     # A ring: each rank has sent to the next one, and a way has both its ends.
     assert len(summary.ways) >= ranks
     assert all(way.not_done == 0 and "?" not in (way.sender, way.receiver) for way in summary.ways)

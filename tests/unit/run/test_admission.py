@@ -70,11 +70,15 @@ MISTAKES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "chunk": ({}, {"NCCL_DYNAMIC_CHUNK_SIZE": "4096"}),
     "limit": ({}, {"NCCL_TESTS_MIN_BW": "much"}),
     "gate": ({"gate": "/no/such.toml"}, {}),
-    "profile": ({"profile": "/no/such.toml"}, {}),
     "spool": ({"spool": "/no/such"}, {}),
     "output": ({"output_file": "/no/such/o.json"}, {}),
 }
-OF_THE_NODE = ("gate", "profile", "spool", "output")
+OF_THE_NODE = ("gate", "spool", "output")
+
+
+def test_a_profile_that_is_not_there_is_seen_with_the_options_that_it_may_have() -> None:
+    with pytest.raises(UsageError, match="--profile: /no/such.toml: no such file"):
+        read_settings({"pattern": "ring", "profile": "/no/such.toml"}, {})
 
 
 def is_refused(mistake: str, environ: Mapping[str, str]) -> bool:
