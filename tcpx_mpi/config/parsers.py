@@ -107,7 +107,9 @@ def size_list(label: str, text: str) -> tuple[int, ...]:
 
 
 def paths_of(label: str, text: str) -> tuple[str, ...]:
-    """Paths with commas between them."""
+    """Paths with commas between them, or none."""
+    if text.strip() == "none":
+        return ()
     paths = tuple(part.strip() for part in text.split(",") if part.strip())
     if not paths:
         raise UsageError(f"{label} ({text}) names no file; write it like a.txt,b.txt")

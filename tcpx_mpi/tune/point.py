@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.inputs import parse_json
 
 #: What a launch has its turn in, for its record: "TCPX_" so that the file keeps it.
 TURN_VARIABLE = "TCPX_MPI_TUNE"
@@ -50,10 +51,10 @@ class Turn:
 def turn_of(mark: str, path: str) -> Turn:
     """The turn that a mark was made of. Raises UsageError where it is none."""
     try:
-        heat, number, changes = json.loads(mark)
+        heat, number, changes = parse_json(mark)
         point = tuple(Change(str(n), str(value), bool(option)) for n, value, option in changes)
         return Turn(int(heat), int(number), point)
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError):
         raise UsageError(
             f"{path} is no file of `tcpx-mpi tune`: a launch has no {TURN_VARIABLE} that is one's"
         ) from None

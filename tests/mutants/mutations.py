@@ -110,8 +110,8 @@ MUTATIONS = (
     # --- A figure is what it says ---------------------------------------------------------------
     Mutation("slowed_engine", "Each receive takes 20 ms more; not those that measure the engine.",
              "ratio",
-             "TimedLoop::finished", r"const Cursor& queue = flow\.source;",
-             r"\g<0> for (const int64_t until = now_ns() + 20'000'000; "
+             "TimedLoop::finished", r"(?=finish_chunk\(flow\.source)",
+             r"for (const int64_t until = now_ns() + 20'000'000; "
              r"flow.kind == FlowKind::kReceive && chunk.bytes > 4096 && now_ns() < until;) {}"),
     # --- What a plugin breaks of the contract is seen by a clause ------------------------------
     Mutation("done_before_it_is_whole", "A request is done as soon as it is the oldest.",

@@ -64,7 +64,7 @@ def test_a_python_that_cannot_build_has_a_line_and_ends_no_other(
 
 def test_what_pip_prints_of_a_python_that_cannot_build_is_one_line(tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
-    why = make_wheels.build(fake(tmp_path, "python3.12", "cpython 3 12"), tmp_path)
+    why = make_wheels.build(fake(tmp_path, "python3.12", "cpython 3 12", 1), tmp_path)
     assert why
     assert "\n" not in why
 

@@ -68,8 +68,8 @@ def _table(tuned: Tuned, number: int) -> Table:
         )
         lines.append(Line(cells))
     note = (
-        "Speed: the default's time over the setting's. The intervals of speeds hold together in "
-        f"95 % of tunes, each alone with {100 * tuned.answer.confidence:.4g} %."
+        "A speed is the default's time over the setting's. The intervals of speeds hold together "
+        f"in 95 % of tunes, each alone with {100 * tuned.answer.confidence:.4g} %."
     )
     return Table(f"{band}: settings of the final", columns, tuple(lines), note)
 

@@ -175,6 +175,8 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "root": st.sampled_from(["all", "0", "3"]),
         "algo": st.sampled_from(["auto", "tree"]),
         "rate": st.sampled_from(["0.5", "1000", "2.5e6"]),
+        "sequence": st.sampled_from(["none", "a.txt", "a.txt,b.txt"]),
+        "sequence_by": st.sampled_from(["iteration", "row"]),
         "spread": st.sampled_from(["0", "0.25", "1"]),
         "seed": st.integers(0, (1 << 63) - 1).map(str),
         "abi": st.sampled_from(["0", "6", "12"]),

@@ -77,7 +77,7 @@ OF_THE_NODE = ("gate", "spool", "output")
 
 
 def test_a_profile_that_is_not_there_is_seen_with_the_options_that_it_may_have() -> None:
-    with pytest.raises(UsageError, match="--profile: /no/such.toml: no such file"):
+    with pytest.raises(UsageError, match=r"--profile: /no/such\.toml: no such file"):
         read_settings({"pattern": "ring", "profile": "/no/such.toml"}, {})
 
 
