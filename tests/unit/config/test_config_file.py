@@ -175,6 +175,8 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "root": st.sampled_from(["all", "0", "3"]),
         "algo": st.sampled_from(["auto", "tree"]),
         "rate": st.sampled_from(["0.5", "1000", "2.5e6"]),
+        "skew": st.sampled_from(["balanced", "zipf"]),
+        "moe": st.sampled_from(["mixtral", "deepseek-v3-small", "batch=128,hidden=4096"]),
         "sequence": st.sampled_from(["none", "a.txt", "a.txt,b.txt"]),
         "sequence_by": st.sampled_from(["iteration", "row"]),
         "spread": st.sampled_from(["0", "0.25", "1"]),
