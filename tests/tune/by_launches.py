@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.multirank, pytest.mark.timeout(0)]
 TIMES = int(os.environ.get("TIMES", "1"))
 WITHIN = os.environ.get("WITHIN", "30s")
 RUN = ("ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "4K", "-n", "10",
-       "--check-memory", "1M", "--spool", "spool")  # fmt: skip
+       "--check-memory", "1M", "--memory", "host", "--spool", "spool")  # fmt: skip
 #: Read by nobody.
 EQUAL = "[environment]\nSOFTTCPX_SEED = [2, 3, 4]\n"
 #: A message takes 20 ms, but for one value.
