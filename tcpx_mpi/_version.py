@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tcpx_mpi.programs import find_program
 
-#: How the folder of a package's metadata ends; before it are name and version.
-_METADATA = ".dist-info"
+_FIELD = "Version: "
 
 
 def installed_version() -> str:
@@ -19,8 +18,10 @@ def installed_version() -> str:
     for folder in filter(None, sys.path):
         with contextlib.suppress(OSError):
             for name in os.listdir(folder):
-                if name.startswith("tcpx_mpi-") and name.endswith(_METADATA):
-                    return name.removeprefix("tcpx_mpi-").removesuffix(_METADATA)
+                if name.startswith("tcpx_mpi-") and name.endswith(".dist-info"):
+                    for line in Path(folder, name, "METADATA").read_text().splitlines():
+                        if line.startswith(_FIELD):
+                            return line.removeprefix(_FIELD)
     # In an archive or by an importer of its own; to load this takes a rank 15 ms.
     from importlib.metadata import PackageNotFoundError, version
 

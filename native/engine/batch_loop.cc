@@ -35,6 +35,7 @@ void BatchLoop::set_row(Program program, const SlotBase* buffers) {
   for (const OpCounts& ops : program_.ops) {
     parts_.push_back({{ops[0], ops[1], ops[2]}, ops[0] + ops[1] + ops[2]});
   }
+  if (parts_.empty()) parts_.push_back({});  // a program that was never compiled does nothing
 }
 
 void BatchLoop::reserve(uint64_t iterations) {

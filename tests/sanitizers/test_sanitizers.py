@@ -55,7 +55,7 @@ def test_a_planted_defect_still_fits_the_sources(defect: Mutation) -> None:
 
 def test_what_is_installed_for_use_needs_no_sanitizer() -> None:
     libraries = sorted(Path(_native.__file__).parent.glob("*.so"))
-    assert len(libraries) == 9  # the module, null, and softtcpx: v7, and a file a version
+    assert len(libraries) == 16  # the module, null; softtcpx and the tap: v7, and a file a version
     for library in libraries:
         content = library.read_bytes()
         assert not any(mark in content for mark in (b"__asan_init", b"__tsan_init", b"__ubsan_"))

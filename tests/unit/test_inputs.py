@@ -308,6 +308,7 @@ READING = {"read_text", "read_bytes", "fromfile", "memmap", "loadtxt"}
 #: What else is opened, or parsed: nothing that a user gives to read.
 KERNEL, OWN, CREATED = "of the kernel", "between processes of a run", "made here, to be written"
 ELSEWHERE = {
+    "_version.py": "the metadata of this package",
     "baselines/nccl/channel.py": OWN,
     "cli/__init__.py": "the null device",
     "cli/output.py": "the null device",

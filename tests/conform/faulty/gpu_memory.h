@@ -89,7 +89,9 @@ int look_at(Region& region, size_t size) {
   const Allocation whole = allocation_of(region.data);
   const auto end = reinterpret_cast<CudaAddress>(region.data) + size;
   if (fault("end-refused") && end == whole.base + whole.bytes) return kNetInvalidArgument;
-  const size_t before = std::exchange(known[region.data], whole.bytes);
+  // emplace: operator[] has a symbol with which a library is never unloaded.
+  const auto [at, is_new] = known.emplace(region.data, whole.bytes);
+  const size_t before = is_new ? 0 : std::exchange(at->second, whole.bytes);
   // By a page alone: other clauses, too, meet an address again, by chance and with another size.
   region.lost = fault("stale-region") && before != 0 && whole.bytes == before + 4096;
   return kNetSuccess;
