@@ -40,10 +40,10 @@ def command(
     """
     limits = limits_of(tolerance, resolution)
     from tcpx_mpi.compare import compare_runs
-    from tcpx_mpi.records import read_run
+    from tcpx_mpi.records import read_launches
 
     require_outputs(json_path, page)
-    runs = read_run(first, warmup=False), read_run(second, warmup=False)
-    machine = read_run(spread) if spread is not None else None
+    runs = read_launches(first, warmup=False), read_launches(second, warmup=False)
+    machine = read_launches(spread) if spread is not None else None
     require_comparable(*runs, anyway=anyway, spread=machine)
     return show_comparison(compare_runs(*runs, limits, machine), json_path, page)

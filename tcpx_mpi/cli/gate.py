@@ -59,7 +59,7 @@ def command(
     from tcpx_mpi.exchange.junit import write_junit
     from tcpx_mpi.exchange.prometheus import metrics_of, require_prom, write_prom
     from tcpx_mpi.gates import judge, read_gate
-    from tcpx_mpi.records import read_run, require_writable
+    from tcpx_mpi.records import read_launches, require_writable
     from tcpx_mpi.report import representative, without_nan, write_json
 
     for option, path in given.items():
@@ -67,7 +67,7 @@ def command(
     if prom_path is not None:
         require_prom(prom_path)
     run_path, gate_path = files
-    run = read_run(run_path)
+    run = read_launches(run_path)
     judgement = judge(read_gate(gate_path, "gate"), run)
     lines = list(judgement.lines())
     if json_path is not None:
@@ -102,10 +102,10 @@ def _calibrate(files: tuple[str, ...], false_alarms: float, output: str | None) 
     if output is None:
         raise UsageError("--calibrate needs --output GATE.toml")
     from tcpx_mpi.gates import calibrate, gate_text
-    from tcpx_mpi.records import read_run, require_writable, write_text
+    from tcpx_mpi.records import read_launches, require_writable, write_text
 
     require_writable(output, "--output")
-    made = calibrate([read_run(file) for file in files], false_alarms)
+    made = calibrate([read_launches(file) for file in files], false_alarms)
     written = write_text(output, gate_text(made.gate, made.comments))
     for comment in made.comments:
         print(f"# {comment}")

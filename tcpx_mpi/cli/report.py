@@ -52,7 +52,7 @@ def command(
     with heat maps of all nodes. PAGE needs nothing but itself and a browser; one that exists is
     kept (exit code 2). It takes the extra `analysis`: pip install 'tcpx-mpi[analysis]'.
     """
-    from tcpx_mpi.records import read_run
+    from tcpx_mpi.records import read_launches
     from tcpx_mpi.report import report_lines, show_lines, strict_outcome
     from tcpx_mpi.report.html import require_page_possible, write_html
     from tcpx_mpi.report.trace_text import trace_lines
@@ -65,7 +65,7 @@ def command(
             raise UsageError(f"--strict is of one run, found {len(files)}: give it each file alone")
         return _report_fleet(files, page)
     (file,) = files
-    run = read_run(file, warmup=False)
+    run = read_launches(file, warmup=False)
     if page is not None:
         write_html(run, page, prefix)
     screen = None if wide else screen_here(os.environ, verbose)
@@ -85,11 +85,11 @@ def command(
 
 
 def _report_fleet(files: tuple[str, ...], page: str | None) -> int:
-    from tcpx_mpi.records import read_run
+    from tcpx_mpi.records import read_launches
     from tcpx_mpi.report.fleet import fleet_lines, fleet_of
     from tcpx_mpi.report.html import write_fleet
 
-    runs = [read_run(file, warmup=False) for file in files]
+    runs = [read_launches(file, warmup=False) for file in files]
     fleet = fleet_of(runs)
     if page is not None:
         write_fleet(fleet, page)

@@ -94,10 +94,10 @@ def _costs(
     from tcpx_mpi.schedule.simulator import Costs
 
     if fit:
-        from tcpx_mpi.records import read_run
+        from tcpx_mpi.records import read_launches
         from tcpx_mpi.simulate import fit_costs
 
-        found = fit_costs([read_run(path) for path in fit], known, half_duplex)
+        found = fit_costs([read_launches(path) for path in fit], known, half_duplex)
         return found.costs, [
             f"Fitted: on {found.rows} rows of {', '.join(fit)}; predicted / measured there "
             f"{found.least:.2f} to {found.most:.2f}"

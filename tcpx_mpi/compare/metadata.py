@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tcpx_mpi.records import RankInfo, Row, Run
+from tcpx_mpi.records import TURN_VARIABLE, RankInfo, Row, Run
 from tcpx_mpi.stats import only_in_place
 from tcpx_mpi.units import format_size
 
@@ -15,7 +15,7 @@ _OF_NO_ACCOUNT = frozenset(
     {"hdf5_path", "json_path", "csv_path", "json_stream_path", "prom_path", "save_config_path",
      "config_path", "spool", "runs", "launch", "memory_available_bytes", "plugin_said",
      "TCPX_MPI_LAUNCH", "TCPX_MPI_LAUNCH_FILE", "TCPX_MPI_PARENT", "TCPX_MPI_TERMINAL",
-     "TCPX_MPI_TUNE",
+     TURN_VARIABLE,
      "TCPX_MPI_SETUP_TABLE", "OMPI_MCA_btl_sm_backing_directory", "PRTE_MCA_prte_tmpdir_base",
      # Measured anew by each launch, and eight times as slow where others are at work: noise. What
      # it is a sign of, another clock, is a fact of its own.

@@ -16,7 +16,7 @@ from tcpx_mpi.records.header import (
     rank_name,
 )
 from tcpx_mpi.records.journal import Journal, is_journal, journal_path, read_journal
-from tcpx_mpi.records.launches import LaunchesWriter
+from tcpx_mpi.records.launches import TURN_VARIABLE, LaunchesWriter
 from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.names import (
     create_exclusively,
@@ -27,7 +27,7 @@ from tcpx_mpi.records.names import (
     write_text,
 )
 from tcpx_mpi.records.packed import Packed
-from tcpx_mpi.records.reader import read_run
+from tcpx_mpi.records.reader import read_launches, read_run
 from tcpx_mpi.records.row import (
     FLUSH,
     IN_PLACE,
@@ -58,6 +58,7 @@ __all__ = [
     "LOADED",
     "PHASES",
     "POWER_CAP",
+    "TURN_VARIABLE",
     "Average",
     "BaselineInfo",
     "Fault",
@@ -93,6 +94,7 @@ __all__ = [
     "missing_rows",
     "rank_name",
     "read_journal",
+    "read_launches",
     "read_run",
     "require_creatable",
     "require_writable",

@@ -14,6 +14,8 @@ from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.names import create_exclusively, require_writable
 
 GROUP = "launches"
+#: The variable that gives a launch of `tune` its turn: what it changes of today's settings.
+TURN_VARIABLE = "TCPX_MPI_TUNE"
 #: Attribute of the root: how many launches were to come.
 PLANNED = "launches_planned"
 

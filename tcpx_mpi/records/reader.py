@@ -15,7 +15,7 @@ from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.hdf5 import dataset_of, groups, has, has_attribute, kind_of
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.records.launches import GROUP, PLANNED
+from tcpx_mpi.records.launches import GROUP, PLANNED, TURN_VARIABLE
 from tcpx_mpi.records.row import Average, ObservedPlacement, Row, SideKey
 from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
@@ -97,6 +97,20 @@ def read_run(path: str, warmup: bool = True) -> Run:
             return _read(file, path, stored, warmup)
         except _DAMAGE as error:
             raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
+
+
+def read_launches(path: str, warmup: bool = True) -> Run:
+    """The run in a file, as `read_run`; its launches are of one command.
+
+    Raises UsageError for those of `tune` too, each of which has settings of its own.
+    """
+    run = read_run(path, warmup)
+    if run.launches and TURN_VARIABLE in run.header.environment:
+        raise UsageError(
+            f"{path} has launches of `tcpx-mpi tune`, each with settings of its own: "
+            "`tune ... --resume` judges them, and `export --csv` has the rows of each"
+        )
+    return run
 
 
 def _refuse_foreign(file: Any, path: str) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tcpx_mpi.compare import differences
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
-from tcpx_mpi.records import Run, read_run
+from tcpx_mpi.records import TURN_VARIABLE, Run, read_run
 from tcpx_mpi.run.series import Command, Series
 from tcpx_mpi.tune.bands import Band, sample_of
-from tcpx_mpi.tune.point import TODAY, TURN_VARIABLE, Point, Turn, point_text, turn_of
+from tcpx_mpi.tune.point import TODAY, Point, Turn, point_text, turn_of
 from tcpx_mpi.tune.race import FINAL, Sample
 
 #: Circumstances that two parts of a tune must have alike.

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import parse_json
-
-#: What a launch has its turn in, for its record: "TCPX_" so that the file keeps it.
-TURN_VARIABLE = "TCPX_MPI_TUNE"
+from tcpx_mpi.records import TURN_VARIABLE
 
 
 @dataclass(frozen=True, order=True)

@@ -12,10 +12,10 @@ from launch_files import launch_file
 
 from tcpx_mpi import cli
 from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.records import read_run
+from tcpx_mpi.records import TURN_VARIABLE, read_run
 from tcpx_mpi.run.series import FILE_VARIABLE
 from tcpx_mpi.tune import race
-from tcpx_mpi.tune.point import TURN_VARIABLE, turn_of
+from tcpx_mpi.tune.point import turn_of
 
 RUN = ["tune", "ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "1K,2K,4K"]
 #: So long that the number of rounds ends every tune.
@@ -78,6 +78,30 @@ def test_a_better_setting_is_found_written_and_every_launch_is_in_the_file(
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "p.toml", "s.toml", "t.h5", "t.json",
     ]  # fmt: skip
+
+
+def test_launches_of_several_settings_are_not_read_as_those_of_one_command(
+    mpirun: Mpirun, capsys: Captured
+) -> None:
+    assert cli.main([*RUN, *WITHIN, "--space", "s.toml", "--out", "t.h5"]) == 0
+    costs = ["--ranks", "2", "--fit", "t.h5"]
+    capsys.readouterr()
+    for words in (
+        ["report", "t.h5"],
+        ["report", "t.h5", "t.h5"],
+        ["compare", "t.h5", "t.h5"],
+        ["compare", "--spread", "t.h5", "a.h5", "b.h5"],
+        ["gate", "t.h5", "g.toml"],
+        ["gate", "--calibrate", "t.h5", "--output", "g.toml"],
+        ["simulate", "ring", *costs],
+    ):
+        if "a.h5" in words:
+            for name in ("a.h5", "b.h5"):
+                launch_file(Path(name), 0, 1000)
+        assert cli.main(words) == 2, words
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "t.h5 has launches of `tcpx-mpi tune`, each with settings of its own" in line
+    assert cli.main(["export", "t.h5", "--csv", "--table", "rows", "--output", "-"]) == 0
 
 
 def test_equal_settings_write_no_profile(mpirun: Mpirun, tmp_path: Path, capsys: Captured) -> None:

@@ -19,13 +19,13 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.topology import this_machine
-from tcpx_mpi.records import read_run
+from tcpx_mpi.records import TURN_VARIABLE, read_run
 from tcpx_mpi.report.html import write_tune
 from tcpx_mpi.run.admission import read_settings
 from tcpx_mpi.run.tuning import Launches
 from tcpx_mpi.tune.bands import Band, Scale, bands_of, sample_of, scale_of
 from tcpx_mpi.tune.document import tune_document
-from tcpx_mpi.tune.point import TURN_VARIABLE, Change, Point, Turn
+from tcpx_mpi.tune.point import Change, Point, Turn
 from tcpx_mpi.tune.profile import profile_text
 from tcpx_mpi.tune.text import Tuned, answer_lines
 
