@@ -7,7 +7,7 @@ import shutil
 
 
 def find_program(name: str, path: str) -> str | None:
-    """Where a program is by this PATH, or None.
+    """The path of a program by this PATH, or None.
 
     A part of PATH that is empty, or begins with no slash, is a place below the current directory:
     what lies there is whoever's, and is never started.

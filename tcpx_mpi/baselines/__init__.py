@@ -1,4 +1,4 @@
-"""What runs beside the plugin in the same frame (`--against`): one file a baseline.
+"""The baselines (`--against`), which run beside the plugin in the same frame: one file each.
 
 A baseline's file has `prepare(world, workload, context, link) -> list[Transport]`, collective: it
 brings up the variants of the baseline, or raises if it cannot run here.
@@ -27,7 +27,7 @@ _PREPARED_FIRST = "mpi"
 
 @dataclass(frozen=True)
 class Connection:
-    """How the plugin reaches its peers, which a baseline must do alike."""
+    """The connections of the plugin to its peers, which a baseline must have alike."""
 
     #: The network interface of this rank's device.
     interface: str
@@ -46,7 +46,7 @@ class Connection:
 
 
 def connection_of(engine: RankEngine) -> Connection:
-    """How the plugin's engine is connected."""
+    """The connections of the plugin's engine."""
     # Several in use (a plugin's control sockets may differ) are none that a baseline could have.
     names = engine.native.sockets()["congestion_control"]
     return Connection(

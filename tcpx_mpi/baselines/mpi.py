@@ -105,7 +105,7 @@ class _Flow:
 
 
 class _Parts:
-    """What an iteration of one turn has."""
+    """The parts of an iteration of one turn."""
 
     def __init__(self) -> None:
         self.copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
@@ -146,7 +146,7 @@ class MpiLoop(PythonLoop):
         turn: Turn,
         slots: Sequence[int],
     ) -> _Parts:
-        """What iterations in these slots do, which are cut by `layout`."""
+        """Loads the work of iterations in these slots, which are cut by `layout`."""
         spans, parts, number = step_bytes(*turn), _Parts(), len(self._parts)
 
         def memory(buffer: int, offset: int, length: int) -> list[Any]:

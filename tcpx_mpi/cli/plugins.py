@@ -68,7 +68,7 @@ def command(plugin: str | None, abi: str | None, as_json: bool) -> int:
 
 
 def _devices(choice: find.PluginChoice | None, abi: int) -> tuple[list[dict[str, Any]], str]:
-    """What the chosen plugin says of its devices, in a process of its own; or why that is not
+    """The devices as the chosen plugin describes them, in a process of its own; or why that is not
     known. TCPX is not asked: its manager would see a handshake that no run belongs to."""
     if choice is None:
         return [], ""

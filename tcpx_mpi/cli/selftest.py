@@ -86,7 +86,7 @@ def _settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> l
 
 
 def _connection_of(interface: str | None, congestion: str | None) -> Connection:
-    """What plain TCP runs over: the usual congestion control where none is asked for, or the
+    """The connection of plain TCP: the usual congestion control if none is asked for, or the
     kernel's own if this user may not have that."""
     from tcpx_mpi.baselines import Connection
     from tcpx_mpi.machine.congestion import DEFAULT, USUAL, refusal_of

@@ -1,4 +1,4 @@
-"""What `--version` prints: package, build, plugins, MPI and Python, without starting any MPI."""
+"""The lines of `--version`: package, build, plugins, MPI and Python, without starting any MPI."""
 
 from __future__ import annotations
 

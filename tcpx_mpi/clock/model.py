@@ -77,7 +77,7 @@ class Edge:
         return max(within, moved)
 
     def ahead(self) -> Edge:
-        """What is expected from now on: the last knot, and the rate if it is known."""
+        """The expected knot from now on: the last one, with the rate if it is known."""
         first, last = self.knots[0], self.knots[-1]
         since = last.at_ns - first.at_ns
         known = self.moved_ns == 0 and since > 0
@@ -111,17 +111,18 @@ class Tree:
         return times if isinstance(times_ns, np.ndarray) else int(times[0])
 
     def bound_ns(self, clock: int) -> int:
-        """Of a clock against clock 0: those of all steps on the way."""
+        """The bound of a clock against clock 0: those of all steps on the way."""
         return sum(self.edges[each].bound_ns for each in path(clock))
 
     def bound_between_ns(self, one: int, other: int) -> int:
-        """Of an interval that begins on one clock and ends on another; 0 of the same."""
+        """The bound of an interval that begins on one clock and ends on another; 0 for the same
+        clock."""
         ways = {*path(one)} ^ {*path(other)}  # what both have in common cancels out
         return sum(self.edges[each].bound_ns for each in ways)
 
 
 def better(by_trips: Knot, word: Knot | None) -> tuple[Knot, int]:
-    """Of round trips and of what keeps both clocks, the one with the lower bound.
+    """The knot with the lower bound: by round trips, or by what keeps both clocks.
 
     The second value is by how much they contradict each other, beyond both bounds: then the round
     trips are right, which need no third clock.

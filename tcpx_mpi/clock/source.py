@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class ClockSource(Protocol):
-    """What is asked of a clock."""
+    """A clock, as this package asks it."""
 
     def now_ns(self) -> int:
         """Its time."""
 
     def suspended_ns(self) -> int:
-        """How long the machine has been suspended so far, from any zero."""
+        """The time that the machine has been suspended so far, from any zero."""
 
 
 class Monotonic:

@@ -36,13 +36,14 @@ class Knot:
 
 
 def middles(trips: Int64s) -> Int64s:
-    """Of each round trip the offset, as if both ways took as long."""
+    """The offset by each round trip, as if both directions took as long."""
     found: Int64s = trips[:, ANSWERED] - (trips[:, ASKED] + trips[:, HEARD]) // 2
     return found
 
 
 def knot_of(trips: Int64s) -> Knot:
-    """What int64[trip, (asked, answered, heard)] tell: the fastest bounds it by half of its time.
+    """The knot by round trips int64[trip, (asked, answered, heard)]: the fastest bounds it by half
+    of its time.
 
     A clock that moved meanwhile leaves round trips that exclude each other: by so much the bound
     is wider, and `moved_ns` says it.

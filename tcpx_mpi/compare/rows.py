@@ -15,7 +15,8 @@ from tcpx_mpi.units import format_size
 
 @dataclass(frozen=True, order=True)
 class RowKey:
-    """What makes rows of two files the same row; cycles (`-N`) are samples of one."""
+    """The key that rows of two files share if they are the same row; cycles (`-N`) are samples of
+    one."""
 
     size_bytes: int
     type_name: str

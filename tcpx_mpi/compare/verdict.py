@@ -18,7 +18,7 @@ from tcpx_mpi.stats import CONFIDENCE, Float64s, Shift, compare_launches, spread
 
 
 class Verdict(enum.Enum):
-    """What the second file is beside the first."""
+    """The verdict on the second file beside the first."""
 
     SAME = "same"
     BETTER = "better"
@@ -38,7 +38,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a difference must be to count."""
+    """The size from which a difference counts."""
 
     #: A difference up to this share is none, however sure it is.
     tolerance: float = 0.01

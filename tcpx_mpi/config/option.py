@@ -1,4 +1,4 @@
-"""How an option is declared: names, limits, meaning, and its group in `--help`."""
+"""The declaration of an option: names, limits, meaning, and its group in `--help`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Option:
 
     @property
     def label(self) -> str:
-        """How an error names the option: `-b/--minbytes`."""
+        """The option's name in an error: `-b/--minbytes`."""
         return "/".join(self.flags)
 
     @property

@@ -190,7 +190,8 @@ class PlanOptions:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(PlanOptions)}
 
     def of_times(self) -> dict[str, int]:
-        """What makes times of rows comparable if it is alike, by how a refusal calls it."""
+        """The settings that must be alike for times of rows to be comparable, by their name in a
+        refusal."""
         return {
             "messages an iteration (-m)": self.agg_iters,
             "time over the ranks (-a)": self.average,

@@ -170,7 +170,7 @@ def factor(label: str, text: str) -> float:
 
 
 def rate(label: str, text: str) -> float:
-    """How often a second, above 0."""
+    """A number of times a second, above 0."""
     try:
         value = float(text)
     except ValueError:

@@ -97,7 +97,7 @@ class Settings(RunOptions):
         return config_text(self.pattern, values)
 
     def groups(self) -> str:
-        """How ranks make groups: "MOD 8" and the like, "" for one group of all."""
+        """The way that ranks make groups: "MOD 8" and the like, "" for one group of all."""
         return self.split or self.split_mask
 
     def open_ended(self) -> bool:
@@ -119,7 +119,7 @@ class Settings(RunOptions):
         return sent if sent == received else f"{sent} to {received}"
 
     def unpack_mode(self) -> str:
-        """How received fragments are put together; "in place" where the plugin delivers so."""
+        """How received fragments are put together; "in place" if the plugin delivers so."""
         unpacks = self.memory_of(sends=False) in ("emulated", "cuda")
         return self.unpack if unpacks else "in place"
 
@@ -135,7 +135,7 @@ class Settings(RunOptions):
         return self.puts_in_place() and self.flush == "always"
 
     def mode(self) -> str:
-        """How iterations follow each other: the word in header, JSON and HDF5."""
+        """The way that iterations follow each other: the word in header, JSON and HDF5."""
         return "synchronised" if self.blocking else "back-to-back"
 
     def checks(self) -> bool:
@@ -159,7 +159,7 @@ _NAMES = _names()
 
 
 def fingerprint_difference(first: str, second: str) -> str:
-    """What differs between two fingerprints, as `name (value, other value)`; "" if nothing."""
+    """The differences of two fingerprints, as `name (value, other value)`; "" if there are none."""
     # A fingerprint may be empty: of an environment in which nothing is set.
     ours, theirs = (
         dict(line.split("=", 1) for line in text.split("\n") if line) for text in (first, second)
@@ -253,7 +253,7 @@ def _environment_layer(environ: Mapping[str, str], hidden: Layer) -> dict[str, V
 
 
 def _file_layer(command_line: Layer, above: Layer) -> dict[str, Value]:
-    """What the file of `--config` says, but for sizes that the layers above it say otherwise."""
+    """The settings of the file of `--config`, but for sizes that layers above set otherwise."""
     if "config" not in command_line:
         return {}
     path = str(command_line["config"].value)
@@ -319,7 +319,7 @@ def _memory(memory: Value, *sides: Value) -> Value:
 
 
 def _named(name: str, found: Value) -> str:
-    """How an error names the place where a value was given."""
+    """The name in an error of the place where a value was given."""
     return found.source if found.source.startswith("file") else _BY_NAME[name].label
 
 

@@ -1,4 +1,4 @@
-"""What the checks of clauses work with, in the process of one clause: a plugin, comms, messages."""
+"""The bench of one clause in its process: a plugin, comms, messages."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class Bench:
         return listener, guarded
 
     def new_block(self, device: int = 0) -> Bytes:
-        """Where accept of a plugin that unpacks writes its device handle."""
+        """The block into which accept of a plugin that unpacks writes its device handle."""
         if not self.devices[device].unpacks:
             return np.zeros(0, np.uint8)
         block = Area(PAGE).bytes
@@ -396,7 +396,7 @@ class Bench:
             self.gpu.wait()
 
     def unpack_block(self, pair: Pair) -> tuple[int, int]:
-        """Where the descriptors and the bounce buffer of a receiving comm are, as accept wrote it.
+        """The descriptors and the bounce buffer of a receiving comm, as accept wrote their place.
 
         The block may lie in a GPU's memory, whatever memory the messages are in.
         """
@@ -419,7 +419,7 @@ class Bench:
         return found
 
     def _read(self, address: int, size: int) -> Bytes:
-        """What is there, in a GPU's memory or in memory that it shares with the host."""
+        """The bytes in a GPU's memory or in memory that it shares with the host."""
         found = np.empty(size, np.uint8)
         self._copy(int(found.ctypes.data), address, size)
         if self.gpu is not None:

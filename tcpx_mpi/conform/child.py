@@ -69,7 +69,7 @@ def _end_all(process: int) -> None:
 
 
 class _Steps:
-    """What each thread of a clause is at."""
+    """The step that each thread of a clause is at."""
 
     def __init__(self) -> None:
         self._last = "starting"
@@ -115,7 +115,7 @@ def _follow(process: int, pipe: int, deadline_s: float, said: IO[bytes]) -> Outc
 
 
 def _ended(code: int, said: IO[bytes]) -> str:
-    """How a process ended without a verdict."""
+    """The end of a process without a verdict, in words."""
     said.seek(0)
     lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
     last = next((line for line in reversed(lines) if line), "")

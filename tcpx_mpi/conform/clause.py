@@ -1,4 +1,4 @@
-"""What a clause of the contract is."""
+"""A clause of the contract."""
 
 from __future__ import annotations
 

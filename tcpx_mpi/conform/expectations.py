@@ -1,4 +1,4 @@
-"""What is known of a plugin: clauses that it does not keep, each with a reason and what is seen."""
+"""The known faults of a plugin: clauses that it breaks, each with a reason and what is seen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shipped_for(name: str) -> dict[str, Excuse]:
 
 
 def of_file(path: str) -> dict[str, Excuse]:
-    """What a user knows of a plugin, each with what is seen. Raises UsageError."""
+    """The clauses that a user's file knows to fail, each with what is seen. Raises UsageError."""
     known = _known(os.fspath(path), read_toml("--expect", path, _FORM))
     for clause, excuse in known.items():
         if not excuse.seen:

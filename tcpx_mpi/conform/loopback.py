@@ -20,7 +20,7 @@ _MOST_GROUPED, FIRST_TAG = 8, 50
 
 
 def most_grouped(bench: Bench) -> int:
-    """How many receives of a group are tried."""
+    """The number of receives of a group that are tried."""
     return min(bench.properties.max_recvs, _MOST_GROUPED)
 
 
@@ -153,7 +153,7 @@ def receiving(bench: Bench, most: int) -> tuple[Loopback, list[Receive]]:
 
 
 def window_of(bench: Bench) -> int:
-    """How many requests a comm takes, where it is asked for so many as NCCL has in flight."""
+    """The number of requests that a comm takes, if asked for as many as NCCL has in flight."""
     loopback, receives = receiving(bench, STEPS)
     sends = [loopback.send(PAGE, at * PAGE) for at in range(len(receives))]
     bench.finish(*receives, *sends)

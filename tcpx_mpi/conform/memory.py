@@ -33,7 +33,7 @@ class Area:
 
     @property
     def bytes(self) -> Bytes:
-        """What is there now."""
+        """The bytes at this moment."""
         return self._view
 
     def put(self, content: Bytes, offset: int = 0) -> None:
@@ -52,7 +52,7 @@ class Area:
 
 
 def host_bytes(address: int, size: int) -> Bytes | None:
-    """What is there, or None if this process's CPU may not read it, as in memory of a GPU.
+    """The bytes, or None if this process's CPU may not read them, as in memory of a GPU.
 
     Read by the kernel, which answers where a look of ours would crash. At most 64 KiB.
     """
@@ -137,7 +137,7 @@ class GpuArea(Area):
 
 
 def why_no_gpu() -> str:
-    """What is missing for memory of a GPU; "" if nothing is.
+    """The parts that memory of a GPU lacks here, in words; "" if nothing is missing.
 
     Asked in a process of its own: a process that has asked the driver cannot fork one that uses it.
     """

@@ -1,4 +1,4 @@
-"""How a check of a clause ends: a verdict and a reason, or what it raises."""
+"""The outcome of a clause's check: a verdict and a reason, or what it raises."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
-    """How a clause came out."""
+    """The verdict on a clause."""
 
     PASS = "pass"
     FAIL = "fail"

@@ -95,7 +95,7 @@ def _part_count(raw: bytes, offset: int, size: int) -> int:
 
 
 def implausible(abi: int, found: Properties, devices: int) -> Iterator[str]:
-    """What no device can have, one text a field."""
+    """The values that no device can have, one text a field."""
     fields = {name for name, _, _ in _native.properties_layout(abi)}
     if found.name == 0:
         yield "name is NULL"

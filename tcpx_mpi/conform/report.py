@@ -42,7 +42,7 @@ def summary(version: Version, known: Collection[str] = ()) -> str:
 
 
 def explained(clause: Clause) -> str:
-    """What a clause is, for a reader of its verdict."""
+    """The text of a clause for a reader of its verdict."""
     needs = ", ".join(clause.needs) or "nothing"
     since = f"v{clause.since} and later" if clause.since > 6 else "all versions"
     parts = (

@@ -21,7 +21,7 @@ _FIRST_WITH_A_DEVICE_SIDE = 7
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of which plugin, and how."""
+    """A request: which plugin is judged by what, and how."""
 
     plugin: str
     #: Versions of its table, the newest first; 0: the newest that it has.

@@ -1,4 +1,4 @@
-"""What this machine and its environment say without a log: ready for the fast path, or not."""
+"""The verdict on this machine without a log: ready for the fast path, or not."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def judge_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
 
 
 def _here(severity: Severity) -> Severity:
-    """What is well here says nothing of a job."""
+    """The finding for a machine on which all is well: that says nothing of a job."""
     return Severity.NOTE if severity is Severity.GOOD else severity
 
 

@@ -34,7 +34,7 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class Seen:
-    """How sure a finding is, the line that says so, and how often it was seen."""
+    """A finding's certainty, the line that gives it, and how often it was seen."""
 
     sure: str = "certain"
     line: Line | None = None
@@ -57,7 +57,7 @@ def _found(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the log says of the job; 0 on the fast path, 9 off it, 11 cannot tell."""
+    """The verdict on the job of a log; 0 on the fast path, 9 off it, 11 cannot tell."""
 
     code: ExitCode
     headline: str
@@ -215,7 +215,7 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
 
 
 def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding]:
-    """What signatures say. A cause counts for ranks that are not on the fast path."""
+    """The findings of signatures. A cause counts for ranks that are not on the fast path."""
 
     def is_slow(line: Line) -> bool:
         owners = job.owners[line.rank] if line.rank is not None else job.with_network
@@ -239,7 +239,8 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
 
 
 def _family(job: Job, lines: Sequence[Line], versions: Versions) -> str:
-    """Whose plugin the ranks name, or else whose image or variables a log has; "" for neither."""
+    """The family of plugins that the ranks name, or else that of the log's image or variables; ""
+    for neither."""
     networks = [name for facts in job.with_network for name in facts.networks]
     for family, (name, *_) in _FAMILIES.items():
         if any(network.startswith(name) for network in networks):

@@ -1,4 +1,4 @@
-"""What each rank of a log says of its networks and connections, in NCCL's own words. Pure."""
+"""The networks and connections of each rank of a log, in NCCL's own words. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NO_HOST = re.compile(
 
 @dataclass
 class RankFacts:
-    """What one rank said, over all its communicators."""
+    """The facts of one rank, over all its communicators."""
 
     rank: Rank
     #: Each network that was chosen, and where that is said.
@@ -163,7 +163,7 @@ class Job:
         return [facts for facts in self.ranks if facts.names_network]
 
     def count(self, facts: RankFacts) -> int:
-        """How many ranks these are: one, but where a log has lost what tells two apart."""
+        """The number of ranks: one, unless a log has lost what tells two apart."""
         nameless = () if facts.rank.pid else facts.spoken
         return max(1, len(facts.numbers.get(self.size, nameless))) + facts.more
 
@@ -229,7 +229,7 @@ def is_sockets(network: str) -> bool:
 
 
 def read_job(lines: Sequence[Line]) -> Job:
-    """What the ranks say, in the order of their names."""
+    """The job of these ranks, in the order of their names."""
     said: dict[Rank, list[Line]] = defaultdict(list)
     versions: dict[str, list[str]] = defaultdict(list)
     for line in lines:

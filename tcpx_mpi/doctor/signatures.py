@@ -60,7 +60,7 @@ def signatures() -> tuple[Signature, ...]:
 
 
 def matches(lines: Sequence[Line]) -> list[Match]:
-    """What is known of these lines; the first signature that fits a line has it."""
+    """The signatures that fit these lines; the first that fits a line has it."""
     found: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     for line in lines:

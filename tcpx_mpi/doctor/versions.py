@@ -46,7 +46,7 @@ def matches_recipe(versions: Mapping[str, str], recipe: Profile) -> bool:
 
 
 def named(versions: Mapping[str, str], recipe: Profile) -> int:
-    """How many of the versions are the recipe's."""
+    """The number of the versions that are the recipe's."""
     return sum(recipe.versions.get(name) == value for name, value in versions.items())
 
 

@@ -55,7 +55,7 @@ class RunFrames:
 
     @property
     def missing(self) -> list[str]:
-        """What a whole run would have and this one lacks, in words; empty if nothing."""
+        """The parts that a whole run would have and this one lacks, in words; empty if none."""
         return self.run.missing
 
     def refusals(self, other: RunFrames) -> list[str]:

@@ -147,7 +147,7 @@ class _Timeline:
         )
 
     def facts(self) -> dict[str, Any]:
-        """What a reader who has only the file should know."""
+        """The facts for a reader who has only the file."""
         header = self._run.header
         bound = None if self._per_node else self.bound_ns() / 1e3
         return {"title": self.title(), "bound_us": bound, "run_id": header.run_id,
@@ -277,8 +277,8 @@ class _Timeline:
                        "ts": self._us(rank, at), "cat": track}  # fmt: skip
 
     def _windows(self, chunks: Iterable[Chunk]) -> Iterator[Event]:
-        """Of each channel the chunks that are posted and not finished; of each rank the bytes that
-        are."""
+        """The windows: of each channel the chunks that are posted and not finished, of each rank
+        the bytes."""
         changes: dict[int, list[tuple[int, str, int, int]]] = defaultdict(list)
         for chunk in chunks:
             name = f"window, {_channel(chunk)}"
@@ -297,7 +297,7 @@ class _Timeline:
         return {"ph": "C", "pid": rank, "name": name, "ts": self._us(rank, at_ns), "args": values}
 
     def _counted(self, row: Row) -> Iterator[Event]:
-        """What is known of a rank by row: how good its clock is, and what TCP sent again."""
+        """The counters of a rank by row: the bound of its clock, and what TCP sent again."""
         for rank, info in self._infos.items():
             starts = row.samples["start"][rank] if "start" in row.samples else np.zeros(0, np.int64)
             if not starts.size:

@@ -55,7 +55,8 @@ def metrics_of(
     passed: bool | None = None,
     summaries: Sequence[RowSummary] | None = None,
 ) -> list[Metric]:
-    """What a run shows; None: it ended before anything was known of it. `passed` is of its gate."""
+    """The metrics of a run; of None those of a run that ended before anything was known. `passed`
+    is of its gate."""
     own = _labels(run.header if run is not None else None)
     code = Metric("exit_code", "Exit code of the run, 0 if it is good.")
     code.add(own, exit_code)

@@ -282,7 +282,7 @@ def ranks(run: Run) -> Table:
 
 
 def peers(run: Run) -> Table:
-    """What ran beside the plugin, and how it was set."""
+    """The baselines and their settings."""
     return _small(
         "peers", _kinds(BaselineInfo), [dataclasses.asdict(x) for x in run.header.baselines]
     )
@@ -370,7 +370,7 @@ def _figures(run: Run, row: Row, side: str, summary: RowSummary) -> dict[str, An
 
 
 def _partial_variables(run: Run, rest: PartialRow, side: str) -> dict[str, Any]:
-    """What is known of a row of which no rank 0 wrote the facts."""
+    """The variables of a row of which no rank 0 wrote the facts."""
     unknown = dict.fromkeys(("cycle", "count", "root", "slots"), -1)
     plan = run.header.plan
     return {
@@ -391,7 +391,7 @@ def _of_the_run(run: Run) -> dict[str, Any]:
 
 
 def _place(run: Run, rank: int) -> dict[str, Any]:
-    """Where a rank was; unknown if a crash left no map."""
+    """The place of a rank; unknown if a crash left no map."""
     for info in run.header.ranks:
         if info.rank == rank:
             return {name: getattr(info, name) for name in _PLACE}

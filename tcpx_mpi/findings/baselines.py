@@ -20,7 +20,7 @@ _LEAST_TO_TELL_NS = 10e6
 
 
 def while_loaded(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
-    """What `while loaded` is, and the rows in which the load was over too early."""
+    """The meaning of `while loaded`, and the rows in which the load was over too early."""
     loads = [(summary, summary.load) for summary in summaries if summary.load is not None]
     if not loads:
         return
@@ -51,7 +51,7 @@ def wrong_of_baselines(summaries: Sequence[RowSummary]) -> dict[str, Finding[str
 
 
 def baseline_findings(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
-    """How ratios were taken, and what puts them in doubt."""
+    """The findings on ratios: how they were taken, and what puts them in doubt."""
     found = [ratio for summary in summaries for ratio in summary.ratios.values()]
     if not found:
         return
@@ -101,7 +101,7 @@ def _doubt(text: str) -> Finding[str]:
 
 
 def _least_share(header: RunHeader, baseline: str) -> float:
-    """What a peer that takes no short cut carries at least, over what the plugin's schedule does.
+    """The least share that a peer without short cuts carries of what the plugin's schedule does.
 
     A collective of MPI or NCCL follows another schedule: if ours sends all in log2(n) steps, it may
     send that much less.

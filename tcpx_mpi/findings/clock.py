@@ -21,7 +21,8 @@ TITLE = "Clock"
 def clocks(
     header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
 ) -> Iterator[Finding[str]]:
-    """How well instants of two nodes can be compared, and in which rows they cannot."""
+    """The findings on instants of two nodes: how well they can be compared, and in which rows they
+    cannot."""
     fits = [fit for row in rows if row.clock is not None for fit in row.clock.fits]
     if not fits:
         return
@@ -50,7 +51,7 @@ def clocks(
 
 
 def _broken(fit: ClockFit) -> str:
-    """What happened to a clock in a row; "" for nothing."""
+    """The mishap of a clock in a row, in words; "" for none."""
     if fit.suspended_ns:
         return f"stood still for {figure(fit.suspended_ns / 1e9, 3)} s, its machine was suspended"
     if fit.moved_ns:

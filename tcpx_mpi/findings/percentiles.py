@@ -15,7 +15,7 @@ _FAR_ABOVE = 1.5
 
 
 def percentiles(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
-    """What a reader of percentiles must know of these rows."""
+    """The findings that a reader of percentiles must know."""
     bursts = [
         f"{format_size(s.size_bytes)} (a gap of {s.burst_gap_ns / 1e3:.2g} us)"
         for s in summaries

@@ -44,7 +44,7 @@ def stolen(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Findi
 
 
 def usage(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
-    """How near NICs came to their rate, and how often progress threads left their CPU."""
+    """The use of NICs beside their rate, and how often progress threads left their CPU."""
     best = None
     for summary in summaries:
         if summary.load is not None:  # only a part of its time is known

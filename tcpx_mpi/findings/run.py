@@ -37,7 +37,7 @@ from tcpx_mpi.stragglers.links import Link, Measured
 
 @dataclass(frozen=True)
 class Matrix:
-    """Who sent to whom how fast at one size; evidence that speaks for itself."""
+    """The bandwidth from each rank to each other one at one size, as evidence."""
 
     size_bytes: int
     links: Mapping[Link, Measured]

@@ -87,7 +87,7 @@ def _who(header: RunHeader, row: Row, ranks: Sequence[int]) -> str:
 
 
 def _coincided(row: Row, ranks: Sequence[int]) -> Iterator[str]:
-    """What else the row saw of these ranks: no proof of a cause, and where to look first."""
+    """The other events of these ranks in the row: no proof of a cause, and where to look first."""
     if (count := sum(max(int(row.tcp_retransmits[rank]), 0) for rank in ranks)) > 0:
         yield counted(count, "retransmit")
     left = {r: row.proof[r].driver_preemptions for r in ranks if len(row.proof) > r}

@@ -1,4 +1,4 @@
-"""Who sent to whom how fast, and who is slow, where pairs were measured apart."""
+"""The findings on slow ranks and links, if pairs were measured apart."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
 
 
 def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
-    """What is slow, that nothing is, or that the noise hides it."""
+    """The finding on stragglers: which, that there are none, or that the noise hides them."""
     named: list[str] = []
     doubted: list[str] = []
     unconfirmed: list[str] = []
@@ -300,7 +300,7 @@ def places_of(header: RunHeader) -> Places | None:
 
 
 def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
-    """Who, in which role, by how much, and the figures that say so."""
+    """The sentence on a straggler: its role, its factor, and the figures that say so."""
     names = [rank_name(header, rank) for rank in suspect.ranks]
     one_direction = is_one_direction(header)
     figure = (

@@ -1,4 +1,4 @@
-"""What a run has shown, and whether it counts: for scripts of nccl-tests, on a terminal, on the
+"""The verdict on a run, and whether it counts: for scripts of nccl-tests, on a terminal, on the
 page, and as an exit code.
 """
 
@@ -25,8 +25,8 @@ Summaries = Sequence[RowSummary]
 
 
 def out_of_bounds(header: RunHeader, summaries: Summaries) -> tuple[int | None, bool | None]:
-    """How many values are wrong, and whether that is well; None for what an imported log that does
-    not count them in its rows does not say."""
+    """The number of wrong values, and whether that is well; None if an imported log does not count
+    them in its rows."""
     wrong = sum(summary.wrong_found for summary in summaries)
     sides = [side for s in summaries for side in (s, s.in_place) if side is not None]
     if not header.averages_only or wrong or any(side.checked for side in sides):
@@ -184,7 +184,8 @@ def _ratio_findings(title: str, found: Sequence[Ratio | None]) -> Iterator[Findi
 
 
 def on_page(run: Run, summaries: Summaries) -> list[Finding[str]]:
-    """What a reader must know before any figure, of several launches of all; the worst first.
+    """The findings that a reader must know before any figure, of several launches of all; the worst
+    first.
 
     `summaries` are of the rows shown. GOOD is only what is complete, checked and right.
     """

@@ -156,7 +156,8 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
 
 
 def _costs(run: Run, row: Row) -> Iterator[tuple[str, float]]:
-    """What may be bounded of this row, by the key of its bound; of time one key is enough."""
+    """The figures of this row that may be bounded, by the key of their bound; of time one key is
+    enough."""
     figures = figures_of(run, row)
     relative = [key for key, bound in BOUNDS.items() if bound.relative]
     if len({info.node for info in run.header.ranks}) < 2:

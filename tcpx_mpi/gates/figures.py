@@ -29,9 +29,9 @@ class Figures:
 
     @functools.cached_property
     def time_ns(self) -> float:
-        """Of the slowest of the ranks that receive: the median over batches of a batch's time an
-        iteration. Not of single iterations: these run back to back, and one that found its bytes
-        already there took no time."""
+        """The time of the slowest of the ranks that receive: the median over batches of a batch's
+        time an iteration. Not of single iterations: these run back to back, and one that found its
+        bytes already there took no time."""
         times_ns = block_times_ns(self._row, _SLOWEST, self._header.time_divisor)
         return float(np.median(times_ns)) if times_ns.size else math.nan
 
@@ -66,7 +66,7 @@ class Figures:
 
     @property
     def line_rate_percent(self) -> float:
-        """Of the NIC that came least near to its rate, of those whose ranks have peers on other
+        """The least share of its rate that a NIC came to, of those whose ranks have peers on other
         nodes; NaN if one of them is unknown."""
         elapsed = float(elapsed_ns(self._row.samples["iteration"]).max(initial=0))
         found = [
@@ -98,7 +98,7 @@ FIGURES: Mapping[str, Callable[[Figures], float]] = {
 
 
 def figures_of(run: Run, row: Row) -> Figures:
-    """What a gate can ask of a row."""
+    """The figures of a row that a gate can ask for."""
     return Figures(run, row)
 
 

@@ -36,7 +36,7 @@ _EXPECTED = Path(__file__).parent / "expected"
 
 
 class Bound(NamedTuple):
-    """What a limit may bound."""
+    """A bound that a limit may have."""
 
     name: str
     unit: str

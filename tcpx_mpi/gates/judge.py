@@ -142,7 +142,7 @@ def judge(gate: Gate, run: Run) -> Judgement:
 
 @dataclass(frozen=True)
 class _Launch:
-    """What a gate sees of a launch."""
+    """A launch, as a gate sees it."""
 
     #: Why it fails whatever its figures are.
     unfit: tuple[str, ...]

@@ -124,7 +124,7 @@ def _refuse_depth(text: str) -> None:
 
 
 def _end_of_text(text: str, position: int, quote: str) -> int:
-    """Where a text ends whose first letter is there."""
+    """The end of a text whose first letter is there."""
     while position < len(text):
         if text[position] == "\\" and quote[0] == '"':
             position += 2

@@ -31,7 +31,7 @@ _MOST_MEMBERS = 1 << 16
 
 @dataclass(frozen=True)
 class Limits:
-    """What an input may be at most, unpacked; more is refused."""
+    """The limits of an unpacked input; more is refused."""
 
     bytes: int
     lines: int = 1 << 20

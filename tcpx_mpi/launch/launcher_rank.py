@@ -1,4 +1,4 @@
-"""What a launcher says of this process by its environment: which rank it is, of how many."""
+"""The rank that a launcher gives this process by its environment, and the number of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
 
 @dataclass(frozen=True)
 class LauncherRank:
-    """What a launcher's environment says of this process; None if it does not say."""
+    """The rank by a launcher's environment; None if that does not say."""
 
     rank: int
     size: int | None

@@ -95,7 +95,7 @@ def find_mpirun(environ: Mapping[str, str]) -> str:
 
 
 def settings_without_ssh(environ: Mapping[str, str]) -> dict[str, str]:
-    """What lets Open MPI 4 start ranks of this node where there is no ssh, as in a container."""
+    """The settings by which Open MPI 4 starts ranks of this node without ssh."""
     path = environ.get("PATH", os.defpath)
     if find_program("ssh", path) or find_program("rsh", path):
         return {}
@@ -140,7 +140,7 @@ def start_mpirun(
 
 
 def rank_program(argv: Sequence[str]) -> list[str]:
-    """What mpirun starts on each rank for `tcpx-mpi ARGV`."""
+    """The program that mpirun starts on each rank for `tcpx-mpi ARGV`."""
     return module_command("tcpx_mpi", without_ranks(argv))
 
 
@@ -368,8 +368,8 @@ def _states_of_children(pid: int) -> list[str]:
 def _set_up_table(
     ranks: int, environ: Mapping[str, str], limit_s: float | None
 ) -> Iterator[tuple[SetupTable | None, Mapping[str, str]]]:
-    """Where ranks tell how far they are, and the environment that says so to them; None without a
-    limit, and where ranks are on other nodes, which have limits of their own."""
+    """The table in which ranks say how far they are, and the environment that names it to them;
+    None without a limit, and if ranks are on other nodes, which have limits of their own."""
     if limit_s is None or not ranks_are_here(environ):
         yield None, environ
         return

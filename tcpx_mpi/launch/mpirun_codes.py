@@ -1,4 +1,4 @@
-"""What an exit code of mpirun means: a rank's, a signal's, or a failure of mpirun itself."""
+"""The meaning of an exit code of mpirun: a rank's, a signal's, or a failure of mpirun itself."""
 
 from __future__ import annotations
 

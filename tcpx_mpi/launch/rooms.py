@@ -1,5 +1,5 @@
-"""Where Open MPI keeps files while ranks of one machine run: in folders of ours, so that none is
-left of those that are killed."""
+"""The folders in which Open MPI keeps files while ranks of one machine run: ours, so that none is
+left of ranks that are killed."""
 
 from __future__ import annotations
 

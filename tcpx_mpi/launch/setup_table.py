@@ -23,7 +23,7 @@ _OVER, _ENDED, _TOLD = "over", "ended ", b"told"
 
 @dataclass(frozen=True)
 class Wait:
-    """What a rank waits for, and for how long it has."""
+    """The wait of a rank: for what, and for how long."""
 
     what: str
     age_s: float

@@ -1,1 +1,1 @@
-"""What a machine has, and who goes where on it: topology, GPUs, profiles, placement."""
+"""A machine and the places of ranks on it: topology, GPUs, profiles, placement."""

@@ -29,7 +29,7 @@ def kernels_own() -> str:
 
 
 def available() -> tuple[str, ...]:
-    """What the kernel has, whether this process may use it or not."""
+    """The congestion controls of the kernel, whether this process may use them or not."""
     return tuple(_listed("tcp_available_congestion_control").split())
 
 
@@ -54,7 +54,7 @@ def refusal_of(name: str) -> Refusal | None:
 
 
 def to_ask_for(name: str) -> str:
-    """What a socket is to ask for to have this: nothing if it has it anyhow and may not ask."""
+    """The name that a socket asks for to have this one: none if it has it and may not ask."""
     return "" if name == kernels_own() and refusal_of(name) is not None else name
 
 

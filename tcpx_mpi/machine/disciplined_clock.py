@@ -1,4 +1,5 @@
-"""What keeps this node's time, by its own word: chrony, or ptp4l with a clock of the NIC.
+"""The program that keeps this node's time, by its own word: chrony, or ptp4l with a clock of the
+NIC.
 
 A word is how far the time that it keeps is ahead of CLOCK_MONOTONIC, and a bound on that. Two nodes
 with words of one kind know how their clocks stand to each other without a message between them.
@@ -20,7 +21,7 @@ _PATIENCE_S = 2.0
 
 @dataclass(frozen=True)
 class Word:
-    """What a program says of this node's clock."""
+    """A program's word on this node's clock."""
 
     #: As findings call it: "chrony", "PTP".
     name: str
@@ -38,7 +39,7 @@ def word() -> Word | None:
 
 
 def _asked(*command: str) -> str:
-    """What a program prints; "" where it is not there, says that it fails, or says nothing."""
+    """The output of a program; "" if it is not there, says that it fails, or says nothing."""
     if shutil.which(command[0]) is None:
         return ""
     try:
@@ -51,8 +52,8 @@ def _asked(*command: str) -> str:
 
 
 def chrony_bound_ns(text: str) -> int | None:
-    """Of `chronyc -c tracking`: how far CLOCK_REALTIME is from the true time at most; None where
-    it is not synchronised, or this is something else.
+    """The bound by `chronyc -c tracking`: CLOCK_REALTIME against the true time; None if it is not
+    synchronised, or this is something else.
 
     The bound is NTP's own: what is left to correct, half of the delay to the root, and the root's
     dispersion.
@@ -76,8 +77,8 @@ def _of_chrony() -> Word | None:
 
 
 def ptp_bound_ns(text: str) -> tuple[str, int] | None:
-    """Of ptp4l, by `pmc`: whose time it follows, and how far the clock of the NIC is from that at
-    most; None where it follows nobody.
+    """The bound by ptp4l's `pmc`: whose time it follows, and how far the clock of the NIC is from
+    that at most; None if it follows nobody.
 
     Half of the round trip to the master is the path's delay, so that this is the bound, whatever
     the path is like, and the offset that is left comes on top.

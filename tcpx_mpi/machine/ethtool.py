@@ -1,4 +1,4 @@
-"""What the driver of a network interface says of itself, and how it is set: the kernel's ethtool.
+"""The driver of a network interface and its settings, by the kernel's ethtool.
 
 Most is asked by ioctl; whether a NIC parts headers from data has an answer by netlink alone.
 """
@@ -76,7 +76,7 @@ def read_driver(interface: str) -> Driver:
 
 
 def _ask(asked: socket.socket, interface: bytes, command: int, size: int, *words: int) -> bytes:
-    """What the kernel writes over a command and words that it reads; nothing if it refuses."""
+    """The kernel's answer over a command and words that it reads; nothing if it refuses."""
     data = ctypes.create_string_buffer(size)
     struct.pack_into(f"={1 + len(words)}I", data, 0, command, *words)
     request = _IFREQ.pack(interface, ctypes.addressof(data))

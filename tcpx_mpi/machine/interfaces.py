@@ -31,7 +31,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Problem:
-    """What keeps an interface from being used, and what to do."""
+    """A problem that keeps an interface from being used, and the remedy."""
 
     cause: str
     remedy: str
@@ -80,7 +80,7 @@ def meant(spec: str, interfaces: Sequence[Interface]) -> list[Interface]:
 
 
 def problems_of(variable: str, spec: str, interfaces: Sequence[Interface]) -> list[Problem]:
-    """What is wrong with the interfaces that a variable names, in the order of the names."""
+    """The problems of the interfaces that a variable names, in the order of the names."""
     spec = spec.strip()
     there = ", ".join(nic.name for nic in interfaces)
     if spec.startswith("^"):
@@ -102,7 +102,7 @@ def problems_of(variable: str, spec: str, interfaces: Sequence[Interface]) -> li
 
 
 def problem_of_all(interfaces: Sequence[Interface]) -> Problem | None:
-    """Where no variable names any: why there is none to be used but the loopback one."""
+    """The problem if no variable names any: why only the loopback one could be used."""
     if any(nic.up and nic.addresses and nic.name != "lo" for nic in interfaces):
         return None
     only = [nic.name for nic in interfaces if nic.up and nic.ipv6 and nic.name != "lo"]
@@ -131,7 +131,7 @@ def problem_without_devices(
 def missing_interface(
     variable: str, spec: str, devices: Collection[str], interfaces: Sequence[Interface]
 ) -> Problem | None:
-    """What is wrong with the names that none of the plugin's devices has; None: all are good.
+    """The problem of names that none of the plugin's devices has; None: all are good.
 
     A plugin just goes on with fewer of them, and nodes whose numbers differ then meet on a wrong
     network.

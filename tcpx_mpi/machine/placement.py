@@ -1,4 +1,5 @@
-"""Where a rank's work goes: GPU, NIC, NUMA node, CPUs. Pure: decides from facts, touches nothing.
+"""The placement of a rank's work: GPU, NIC, NUMA node, CPUs. Pure: decides from facts, touches
+nothing.
 
 One rank a GPU, or a slot where there are too few. The NIC nearest to the GPU by PCI, then by NUMA
 node, then the one with the fewest ranks. The progress thread gets a CPU of that NUMA node that is
@@ -50,7 +51,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class RankPlace:
-    """What a placement file says of one local rank; None: as without the file."""
+    """The place of one local rank by a placement file; None: as without the file."""
 
     nic: str | None = None
     gpu: int | None = None
@@ -60,7 +61,7 @@ class RankPlace:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for: lists by local rank, taken in turn where they are shorter."""
+    """The user's request: lists by local rank, taken in turn if they are shorter."""
 
     nics: tuple[str, ...] = ()
     #: None: as many as there are; (): none.
@@ -78,7 +79,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Node:
-    """What the ranks of a node share."""
+    """The resources that the ranks of a node share."""
 
     host: str
     topology: Topology
@@ -190,7 +191,7 @@ def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) ->
 
 
 def _identity(gpu: Gpu | None) -> str:
-    """What tells a GPU from others of its node: ranks may number them differently."""
+    """The mark that tells a GPU from others of its node: ranks may number them differently."""
     return (gpu.pci or gpu.uuid or str(gpu.index)) if gpu is not None else ""
 
 

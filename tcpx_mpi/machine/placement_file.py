@@ -23,7 +23,7 @@ _KEYS: dict[str, type] = {"local_rank": int, "nic": str, "gpu": int, "cpu": int,
 
 
 def read_placement(path: str) -> dict[int, RankPlace]:
-    """What a file says, by local rank. Raises UsageError, naming file and key."""
+    """The places in a file, by local rank. Raises UsageError, naming file and key."""
     table = read_toml(OPTION, path, _REMEDY)
     entries = table.get("rank")
     if not isinstance(entries, list) or not entries or set(table) != {"rank"}:

@@ -1,4 +1,4 @@
-"""How a node is set for its network: what an operator can set, and forgets on one of many nodes."""
+"""The network settings that an operator can make, and forgets on one of many nodes."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def read_tuning(
 
 
 def of_all_nodes(of_each: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What nodes have, by their names, as one text for each setting: `1 on a; 0 on b` where they
-    differ, and without the nodes of a value that more than half of them have."""
+    """The settings of nodes, by their names, one text for each: `1 on a; 0 on b` if they differ,
+    and without the nodes of a value that more than half of them have."""
     names = dict.fromkeys(name for tuning in of_each.values() for name in tuning)
     return {
         name: _text_of({node: tuning.get(name, "unknown") for node, tuning in of_each.items()})

@@ -23,7 +23,7 @@ _LOOKS_AT_CLOCK = 1024
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """What an agent process needs to know."""
+    """The plan of an agent process."""
 
     #: "initiator" or "target".
     role: str

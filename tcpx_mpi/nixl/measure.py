@@ -49,7 +49,7 @@ UCX = "ucx"
 
 @dataclass(frozen=True)
 class NixlSettings:
-    """What was asked for."""
+    """The settings of a measurement."""
 
     sizes: tuple[int, ...]
     operation: str

@@ -75,7 +75,7 @@ class AgentChild:
             os.kill(self.pid, number)
 
     def end(self) -> str:
-        """How it ended where that was not in order, or ""."""
+        """The end of the agent, in words, if it was not in order, or ""."""
         self.resume()
         try:
             self._pipe.send(("end",))
@@ -219,11 +219,11 @@ class Side:
         return parts
 
     def end(self) -> str:
-        """How its agents ended where that was not in order, or ""."""
+        """The end of the agents, in words, if it was not in order, or ""."""
         return "; ".join(filter(None, [agent.end() for agent in self.agents]))
 
 
 def without_nixl_settings(environ: dict[str, str]) -> dict[str, str]:
-    """Of this process: what the wheel's own backends need is that NIXL looks where it always
-    does."""
+    """Takes NIXL's settings out of this process: the wheel's own backends need NIXL to look where
+    it always does."""
     return {**environ, "NIXL_PLUGIN_DIR": ""} if "NIXL_PLUGIN_DIR" in os.environ else environ

@@ -106,7 +106,8 @@ def enable(
 
 
 def compiler_settings() -> dict[str, str]:
-    """What the backend needs to put together what a plugin scatters in a GPU's memory."""
+    """The settings of the compiler with which the backend puts together what a plugin scatters in a
+    GPU's memory."""
     from tcpx_mpi.machine.gpu.compiler import kernel_cache, nvrtc_folders
 
     found = {
@@ -168,7 +169,7 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _beside_native() -> Path | None:
-    """Of an editable installation, whose sources lie elsewhere than what was built."""
+    """The native module's folder in an editable installation, whose sources lie elsewhere."""
     from tcpx_mpi import _native
 
     folder = Path(_native.__file__).parent / "nixl_plugins"

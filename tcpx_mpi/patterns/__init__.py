@@ -98,13 +98,13 @@ def canonical(name: str) -> str:
 
 
 def offered() -> dict[str, str]:
-    """What `run` takes, each with what it does in one line."""
+    """The names that `run` takes, each with its meaning in one line."""
     once = "one small message each way between every two ranks, checked (also `tcpx-mpi smoke`)"
     return {**NAMES, SMOKE: once}
 
 
 def unknown(name: str) -> UsageError:
-    """What to say to a name that no pattern has."""
+    """The answer to a name that no pattern has."""
     known = offered()
     return UsageError(
         f"unknown pattern {name}{did_you_mean(name, known)}: use one of {', '.join(known)}"
@@ -112,7 +112,7 @@ def unknown(name: str) -> UsageError:
 
 
 def find_program(name: str) -> Program:
-    """What goes by this name. Raises UsageError for an unknown one."""
+    """The program of this name. Raises UsageError for an unknown one."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     if name not in _FAMILY:
@@ -123,7 +123,7 @@ def find_program(name: str) -> Program:
 
 
 def load(name: str) -> Pattern:
-    """What goes by this name in its first form. Raises UsageError for an unknown one."""
+    """The pattern of this name in its first form. Raises UsageError for an unknown one."""
     return find_program(name).first()
 
 

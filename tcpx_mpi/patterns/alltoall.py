@@ -69,7 +69,8 @@ def by_distance(source: int, target: int, world: int, total: int, spread: float)
 
 
 def lengths_of(form: Form) -> Lengths:
-    """Who sends how much in alltoallv; the size is that which was asked for."""
+    """The lengths from each rank to each other one in alltoallv; the size is that which was asked
+    for."""
     matrix = form.matrix
     if matrix is not None:
         return lambda source, target, world, size: matrix[source][target]

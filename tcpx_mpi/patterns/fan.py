@@ -69,7 +69,7 @@ def incast(form: Form) -> Pattern:
         return form.senders or world - 1
 
     def place(rank: int, world: int) -> int:
-        """Of a sender, from 0; -1: it is none."""
+        """The place of a sender, from 0; -1: it is none."""
         behind = (rank - root) % world - 1
         return behind if 0 <= behind < count(world) else -1
 

@@ -35,7 +35,7 @@ def members(numbers: Sequence[int], rank: int) -> list[int]:
 
 
 def sizes(numbers: Sequence[int]) -> set[int]:
-    """How many ranks the groups have."""
+    """The numbers of ranks of the groups."""
     return {numbers.count(number) for number in set(numbers)}
 
 

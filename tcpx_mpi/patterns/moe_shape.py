@@ -44,12 +44,12 @@ class Shape:
 
     @property
     def token_bytes(self) -> int:
-        """Of a token on its way to an expert."""
+        """The bytes of a token on its way to an expert."""
         return self.hidden * self.dispatch
 
     @property
     def answer_bytes(self) -> int:
-        """Of what comes back for it."""
+        """The bytes of the answer to a token."""
         return self.hidden * self.combine
 
     def text(self) -> str:

@@ -59,7 +59,7 @@ def _neighbours(distance: int, world: int) -> Pairs:
 
 
 def _scales(world: int) -> int:
-    """How many encounters of neighbours there are: below half of the world."""
+    """The number of encounters of neighbours: below half of the world."""
     return max((world // 2 - 1).bit_length(), 0)
 
 
@@ -76,7 +76,7 @@ def sample(world: int, most_pairs: int) -> Sequence[int]:
 
 
 def sender_of(number: int, receiver: int, world: int) -> int:
-    """Who sends to this rank in this round; -1 if it sends itself."""
+    """The sender to this rank in this round; -1 if it sends itself."""
     source, _ = _ends(number, receiver, world)
     return -1 if source is None else source
 

@@ -1,4 +1,5 @@
-"""What goes by a name, and what programs of nccl-tests have in common: a form asks for one variant.
+"""A program, which goes by a name, and what programs of nccl-tests have in common: a form asks for
+one variant.
 
 A pattern that moves bytes is a program with one form, or with one for each root, seed or matrix. A
 program of nccl-tests has a root, an algorithm, a type of elements, and perhaps in place, where the
@@ -31,7 +32,7 @@ After = list[tuple[int, Wait]]
 
 @dataclass(frozen=True)
 class Form:
-    """What a row, or the settings, ask of a program."""
+    """The variant of a program that a row, or the settings, ask for."""
 
     algo: str = ""
     element_bytes: int = 1
@@ -77,7 +78,7 @@ def as_asked(size_bytes: int, element_bytes: int, world: int, form: Form) -> Div
 
 @dataclass(frozen=True)
 class Program:
-    """What goes by one name: `form` asks `pattern` for one variant of it."""
+    """A program: `form` asks `pattern` for one variant of it."""
 
     name: str
     pattern: Callable[[Form], Pattern]
@@ -210,7 +211,7 @@ class Own:
         return self._index(self.buffer, block)
 
     def after(self, block: int) -> After:
-        """What a step that reads this block waits for."""
+        """The wait of a step that reads this block."""
         if not self._scales:
             return []
         return [(self._scales[block if self._each else 0], self._wait)]

@@ -88,7 +88,7 @@ def parts(receiver: int, distance: int, world: int) -> list[tuple[int, int]]:
 
 
 def reduced_before(distance: int, world: int) -> int:
-    """How many blocks, its own and those behind, a rank has reduced into before a step."""
+    """The number of blocks that a rank has reduced into before a step, its own too."""
     return max((min(d, world - d) for d in rounds(world) if d > distance), default=0)
 
 

@@ -32,7 +32,7 @@ _OF_RUN, _OF_TURN, _OF_TOKENS = range(3)
 
 @dataclass(frozen=True)
 class Routing:
-    """Whose tokens go where in each iteration ("turn") of a row."""
+    """The experts of each rank's tokens in each iteration ("turn") of a row."""
 
     tokens: int
     experts: int
@@ -42,7 +42,7 @@ class Routing:
     world: int
 
     def shares(self, turn: int) -> list[int]:
-        """Of each rank's experts together, in 2^-32."""
+        """The shares of each rank's experts together, in 2^-32."""
         of_experts = shares_of(self._weights(turn), self.topk)
         each = self.experts // self.world
         return [sum(of_experts[rank * each : (rank + 1) * each]) for rank in range(self.world)]
@@ -59,7 +59,7 @@ class Routing:
         )
 
     def _points(self, turn: int, source: int) -> NDArray[np.uint64]:
-        """Where the tokens of a rank fall, sorted."""
+        """The points of the tokens of a rank, sorted."""
         tokens = self.tokens
         # One rank has all of them, so that no iteration is empty.
         if self.skew == "ragged" and source != turn % self.world:
@@ -68,7 +68,7 @@ class Routing:
         return np.sort(drawn)
 
     def _weights(self, turn: int) -> list[int]:
-        """How likely each expert is beside the others."""
+        """The weight of each expert beside the others."""
         count, ranks = self.experts, range(self.world)
         if self.skew == "zipf":
             weights = [0] * count
@@ -139,7 +139,7 @@ def shares_of(weights: Sequence[int], topk: int) -> list[int]:
 
 
 def _between(points: NDArray[np.uint64], begins: Int64s, ends: Int64s) -> Int64s:
-    """How many tokens have one of their points in each of these stretches of the line."""
+    """The number of tokens with one of their points in each of these stretches of the line."""
     first = begins % _ONE
     last = first + np.minimum(ends - begins, _ONE)
 

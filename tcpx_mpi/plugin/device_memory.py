@@ -12,7 +12,7 @@ _DEVICE_TYPES = ("HOST", "UNPACK", "GIN proxy", "GIN GDAKI", "GIN GPI", "EFA GDA
 
 
 def memory_of(properties: _native.DeviceProperties) -> dict[str, Any]:
-    """What a device says of memory, by NCCL's names."""
+    """The kinds of memory that a device offers, by NCCL's names."""
     support, kind = properties["ptr_support"], properties["device_type"]
     known = 0 <= kind < len(_DEVICE_TYPES)
     return {

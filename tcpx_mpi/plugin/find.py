@@ -74,7 +74,7 @@ class PluginChoice:
 
 @dataclass(frozen=True)
 class PluginFile:
-    """What a loadable plugin file is, without its having been initialised."""
+    """A loadable plugin file that was not initialised."""
 
     path: str
     sha256: str
@@ -297,7 +297,7 @@ def _automatic(
 
 
 def _names_here() -> list[str]:
-    """What `--plugin` takes here, by name."""
+    """The names that `--plugin` takes here."""
     files = (os.path.basename(each.path) for each in candidates(os.environ, bundled_dir()))
     return ["tcpx", *(f.removeprefix("libnccl-net-").removesuffix(".so") for f in files)]
 
@@ -325,7 +325,7 @@ def _bundled(
 
 
 def _passed_on(choice: PluginChoice, environ: Mapping[str, str]) -> str:
-    """Of the tap, whose name is that of the plugin below it: which that is."""
+    """The plugin below the tap, whose name the tap has."""
     if not os.path.basename(choice.path).startswith("libnccl-net-tap"):
         return ""
     inner = environ.get(TAP_VARIABLE, "")

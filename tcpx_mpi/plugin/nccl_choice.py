@@ -32,7 +32,7 @@ def nccl_choice(
     exists: Callable[[str], bool],
     others: Mapping[str, Sequence[str]],
 ) -> NcclChoice | None:
-    """What NCCL_NET_PLUGIN names; None: nobody has set it.
+    """The plugin that NCCL_NET_PLUGIN names; None: nobody has set it.
 
     `others` has paths of names that are known here, where no loader has the file.
     """
@@ -59,7 +59,7 @@ def nccl_choice(
 
 
 def _places(files: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Where dlopen would look for these, in its order."""
+    """The places in which dlopen would look for these, in its order."""
     directories = [part for part in environ.get("LD_LIBRARY_PATH", "").split(":") if part]
     found = []
     for file in files:

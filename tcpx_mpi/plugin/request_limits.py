@@ -1,4 +1,4 @@
-"""How many requests of a comm may be in flight by the version of the plugin's table. Pure."""
+"""The limit of requests in flight on a comm by the version of the plugin's table. Pure."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def most_sockets_of_softtcpx(environ: Mapping[str, str]) -> int:
 
 
 def c_number(text: str) -> int:
-    """What C's strtoll makes of a text, of base 0: `4x` and `0x4` are 4, and no number is 0."""
+    """The number that C's strtoll makes of a text, of base 0: `4x` and `0x4` are 4, and no number
+    is 0."""
     found = _LIKE_C.match(text)
     if found is None:
         return 0
@@ -56,7 +57,8 @@ def c_number(text: str) -> int:
 
 
 def threads_of_softtcpx(environ: Mapping[str, str]) -> int:
-    """What softtcpx makes of NCCL_SOCKET_NTHREADS: TCPX's rule, but 0 is no thread, the default."""
+    """The threads that softtcpx takes from NCCL_SOCKET_NTHREADS: TCPX's rule, but 0 is no thread,
+    the default."""
     return _count(environ, THREADS_VARIABLE, 0, MAX_THREADS, 0)
 
 

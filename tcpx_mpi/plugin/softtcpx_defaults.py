@@ -103,7 +103,7 @@ def with_progress_threads(
 
 
 def workers_asked_for(environ: Mapping[str, str]) -> int:
-    """How many workers softtcpx makes of the environment, whoever set it; 0: none.
+    """The workers that softtcpx takes from the environment, whoever set it; 0: none.
 
     By its own rule (`load_settings` of its api/settings.cc): workers beyond their limits count
     as none, and threads are bounded by SOFTTCPX_MAX_SOCKETS.

@@ -47,7 +47,7 @@ class NoPlugin(TcpxError):
 def facts_of(
     path: str, abi: int, environ: Mapping[str, str], patience_s: float
 ) -> _native.PluginFacts:
-    """What `_native.probe` says of a file, found in a process of its own.
+    """The facts that `_native.probe` finds in a file, in a process of its own.
 
     Raises NoPlugin if that fails, or ends the process.
     """
@@ -123,7 +123,7 @@ def _follow(pipe: IO[bytes], path: str, patience_s: float) -> tuple[str, dict[st
 
 
 def _end(code: int, path: str, step: str, said: str) -> str:
-    """How the process ended, by its exit code and what was said there."""
+    """The end of the process, by its exit code and what was said there."""
     words = [line.strip() for line in said.splitlines() if line.strip()]
     last = words[-1] if words else ""
     told = END_BY_PLUGIN.fullmatch(last)

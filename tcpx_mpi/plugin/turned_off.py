@@ -76,7 +76,7 @@ def _derived(
     settings: Settings, plugin: str, environ: Mapping[str, str], hosts: Sequence[Host],
     peers: int, shared: bool,
 ) -> dict[str, str]:  # fmt: skip
-    """What comes of settings and variables, in words."""
+    """The outcome of settings and variables, in words."""
     if settings.memory == "cuda":
         ours = worker_variables(workers_for(hosts), environ)
         environ = {**environ, **{name: value for name, value, _ in ours}}

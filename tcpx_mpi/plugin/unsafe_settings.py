@@ -61,8 +61,8 @@ FATAL = (
 
 
 def fatal_value(plugin: str, environ: Mapping[str, str]) -> str | None:
-    """What the plugin of that name would die of or hang with, and after a colon or semicolon what
-    to do; None: nothing that is known."""
+    """The fate of the plugin of that name with this value, if it would die or hang, and after a
+    colon or semicolon the remedy; None: nothing that is known."""
     if not is_tcpx(plugin):
         return None
     for fatal in FATAL:

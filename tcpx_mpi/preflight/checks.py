@@ -175,7 +175,8 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
 
 
 def _gpus(facts: NodeFacts) -> _Outcome | None:
-    """Where `--memory auto` would put the buffers of ranks on this node."""
+    """The finding on the memory in which `--memory auto` would put the buffers of ranks on this
+    node."""
     if not facts.gpus and facts.gpus_on_pci:
         text = f"{facts.gpus_on_pci} on PCI, but this process sees none: buffers in host memory"
         remedy = "load the driver (nvidia-smi), give the container its GPUs, or see what hides "

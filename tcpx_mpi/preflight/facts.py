@@ -1,4 +1,4 @@
-"""What a node is, as a rank that starts here finds it: read, not judged."""
+"""The facts of a node as a rank that starts here finds them: read, not judged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PATIENCE_S = 20.0
 
 @dataclass(frozen=True)
 class AskedPlugin:
-    """What the command line says of the plugin: None and 0 where it says nothing."""
+    """The plugin by the command line: None and 0 if it says nothing."""
 
     spec: str | None = None
     abi: int = 0
@@ -271,7 +271,7 @@ _CRASHED = re.compile(r"tcpx-mpi: error: .* has (crashed by SIG\w+).*")
 
 
 def _probe(asked: AskedPlugin, profile: str) -> dict[str, Any]:
-    """What the plugin, and then CUDA, say in a process of its own, which some of them end."""
+    """The word of the plugin, and then of CUDA, in a process of its own, which some of them end."""
     words = [profile, str(asked.abi), *([asked.spec] if asked.spec else [])]
     command = module_command("tcpx_mpi.preflight.probe", words)
     try:

@@ -29,7 +29,7 @@ _ALL_NODES = Checked("")
 
 
 def checked(finding: CheckFinding) -> Checked:
-    """Where, and how bad."""
+    """The check's place and severity."""
     return finding.evidence or _ALL_NODES
 
 
@@ -79,7 +79,7 @@ def encoded(findings: Sequence[CheckFinding]) -> str:
 
 
 def decoded(text: str) -> list[CheckFinding]:
-    """What `encoded` made."""
+    """The findings that `encoded` made a text of."""
     severities = {word: severity for severity, word in WORDS.items()}
     return [
         Finding(

@@ -98,7 +98,7 @@ def _resolve(name: str) -> set[str]:
 
 
 def hostfile_findings(hosts: Hosts, path: str, launcher: Launcher) -> list[CheckFinding]:
-    """What the file asks for; slots that differ fail, as a run of them all would."""
+    """The findings on the file; slots that differ fail, as a run of them all would."""
     found = [_slots_finding(hosts.lines, path, launcher)]
     for note in hosts.notes:
         cause, _, remedy = note.rpartition(": ")

@@ -50,7 +50,8 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Whose mpirun reads a hostfile, by the text of its --version; Open MPI where that is empty."""
+    """The maker of the mpirun that reads a hostfile, by the text of its --version; Open MPI if that
+    is empty."""
 
     name: str
     hydra: bool = False

@@ -1,4 +1,4 @@
-"""What a step says of each node: out of its events, its errors and its exit code. Pure.
+"""The judgement of a step on each node: by its events, its errors and its exit code. Pure.
 
 What is good says nothing; a difference between nodes is a note, and no verdict.
 """
@@ -35,7 +35,7 @@ _NOBODY = ("nobody", "elsewhere")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a step came to its end."""
+    """The end of a step."""
 
     #: None: it was ended, because its time was over.
     code: int | None
@@ -67,7 +67,7 @@ def of_preflight(findings: Sequence[CheckFinding], nodes: Sequence[str]) -> Iter
 
 
 def of_run(title: str, ended: Ended, nodes: Sequence[str]) -> Iterator[CheckFinding]:
-    """What a run says of nodes. Without a node it is of all of them."""
+    """The findings of a run on nodes; without a node they are on all of them."""
     end: Mapping[str, Any] = next((each for each in ended.events if each["event"] == "end"), {})
     for found in end.get("findings", ()):
         text, doubtful = found["text"], found["severity"] == Severity.DOUBTFUL.value
@@ -130,7 +130,7 @@ class Qualification:
     devices: Sequence[Device] = field(default=())
 
     def differences(self, node: str = "") -> list[str]:
-        """How a node is set otherwise than the others; "": all that is, each once."""
+        """The settings of a node that differ from the others'; "": of all nodes, each once."""
         found = [f for f in self.findings if f.title == DIFFERS]
         return list(dict.fromkeys(f.text for f in found if node in ("", checked(f).node)))
 

@@ -51,7 +51,7 @@ class Hosts:
 
     @property
     def ranks(self) -> int:
-        """Of all of them."""
+        """The ranks of all nodes."""
         return self.ranks_a_node * max(len(self.lines), 1)
 
     def alone(self) -> list[Hosts]:

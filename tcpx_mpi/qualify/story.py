@@ -35,7 +35,7 @@ _RING = {"pattern": ALL_AT_ONCE, "sizes": "1M,4M", "iters": "20", "against": "ra
 
 
 def patience_s(within_s: float) -> float:
-    """How long a rank may make no progress."""
+    """The time that a rank may make no progress."""
     return min(max(within_s * _PATIENCE, _LEAST_PATIENCE_S), _MOST_PATIENCE_S)
 
 
@@ -47,7 +47,7 @@ def set_up_patience_s(within_s: float, ranks_a_node: int) -> float:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be qualified, and with what."""
+    """The request: what is to be qualified, and with what."""
 
     hostfile: str | None
     ranks: int | None
@@ -98,7 +98,7 @@ class Qualifier:
         return planned
 
     def _arguments(self, values: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
-        """Of `run`, after what any of its ranks would find has been refused."""
+        """The arguments of `run`, after what any of its ranks would find has been refused."""
         patience = patience_s(self._asked.within_s)
         set_up = set_up_patience_s(self._asked.within_s, self._hosts.ranks_a_node)
         given = {

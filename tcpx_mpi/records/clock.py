@@ -1,4 +1,4 @@
-"""How the nodes' clocks stood to each other in a row: what was seen, and what follows."""
+"""The nodes' clocks in a row: the round trips, and what follows of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KNOT_COLUMNS = ("clock", *(item.name for item in dataclasses.fields(Knot)))
 
 @dataclass(frozen=True)
 class ClockFit:
-    """Of one clock in a row, against clock 0 but where `other` is named."""
+    """The fit of one clock in a row, against clock 0 unless `other` is named."""
 
     clock: int
     #: The clock that asks it, and its drift against that: gained in a second, in 1e-6 of it.
@@ -56,7 +56,7 @@ class RowClock:
 
     @property
     def bound_ns(self) -> int:
-        """Of all clocks against clock 0."""
+        """The bound of all clocks against clock 0."""
         return max((fit.bound_ns for fit in self.fits), default=0)
 
 
@@ -88,7 +88,7 @@ def row_clock(
 
 
 def residuals(tree: Tree, trips: Int64s) -> Int64s:
-    """How far the middle of each trip is from the fit, less half of its time and its bound."""
+    """The distance of each trip's middle from the fit, less half of its time and its bound."""
     found = np.zeros(len(trips), np.int64)
     for clock, edge in tree.edges.items():
         mine = trips[:, 1] == clock

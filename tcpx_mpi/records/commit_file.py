@@ -243,7 +243,7 @@ class CommitFile(io.RawIOBase):
             self._pages = pages
 
     def _read(self, view: memoryview, start: int) -> None:
-        """What lies there when the changes are made, zeros beyond the end."""
+        """The bytes there when the changes are made, zeros beyond the end."""
         _read_at(self._fd, view, start)
         if not self._pages:
             return
@@ -288,7 +288,7 @@ def _require_heap(view: memoryview) -> None:
 
 
 def _text_bytes(values: NDArray[Any]) -> int:
-    """Of the texts in an array, or in the columns of a table."""
+    """The bytes of the texts in an array, or in the columns of a table."""
     if values.dtype.names:
         return sum(_text_bytes(values[name]) for name in values.dtype.names)
     if not values.dtype.hasobject:

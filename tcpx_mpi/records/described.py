@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Described(NamedTuple):
-    """What is known of a dataset without its values."""
+    """A dataset's description, without its values."""
 
     text: str
     #: Of all values, or of the columns of a table; columns without a unit are left out.

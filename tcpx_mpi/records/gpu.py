@@ -54,7 +54,7 @@ POWER_CAP = THROTTLES[0x04]
 
 
 def throttled(reasons: int) -> list[str]:
-    """What slows a GPU down, in words; nothing if that is unknown."""
+    """The reasons that slow a GPU down, in words; nothing if that is unknown."""
     return [word for bit, word in THROTTLES.items() if reasons > 0 and reasons & bit]
 
 

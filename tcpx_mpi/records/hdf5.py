@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(values: Any) -> Kind:
-    """Of a dataset or an attribute."""
+    """The kind of a dataset or an attribute."""
     return _kind_of(values.get_type().encode())
 
 
@@ -69,7 +69,7 @@ def has(group: Any, name: str) -> bool:
 
 
 def names(group: Any) -> list[str]:
-    """Of what is in a group."""
+    """The names in a group."""
     return [name.decode() for name in group.id]
 
 

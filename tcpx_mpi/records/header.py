@@ -20,7 +20,7 @@ SYNCHRONISED = "synchronised"
 
 @dataclass(frozen=True)
 class RankInfo:
-    """Where one rank ran: the map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
+    """The place of one rank: the map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
 
     rank: int
     host: str
@@ -61,7 +61,7 @@ class RankInfo:
 
 @dataclass(frozen=True)
 class Plan(PlanOptions):
-    """What was asked for: the planned rows and how the table shows them.
+    """The plan: the rows that were asked for and how the table shows them.
 
     `run_cycles` are those of all rounds of the pattern.
     """
@@ -80,7 +80,7 @@ class Plan(PlanOptions):
         return [(cycle, size) for cycle in cycles for size in self.sizes]
 
     def row_count(self, cycles_begun: int = 1) -> int:
-        """How many these are."""
+        """The number of these rows."""
         return self._cycles(cycles_begun) * len(self.sizes)
 
     def _cycles(self, begun: int) -> int:
@@ -91,7 +91,7 @@ class Plan(PlanOptions):
 
 @dataclass(frozen=True)
 class BaselineInfo:
-    """What runs beside the plugin in the same frame (`--against`), and how it was set."""
+    """A baseline (`--against`), and its settings."""
 
     #: The key of its rows: "raw", "raw_1", "mpi".
     name: str

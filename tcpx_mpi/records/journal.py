@@ -65,7 +65,7 @@ Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def journal_path(spool: str, run_id: str, rank: int) -> str:
-    """Where a rank keeps its journal; the name tells runs and ranks of one node apart."""
+    """The path of a rank's journal; the name tells runs and ranks of one node apart."""
     return os.path.join(spool, f"tcpx-mpi-{run_id}-rank{rank:06d}{_SUFFIX}")
 
 
@@ -206,7 +206,7 @@ class Journal:
 
 @dataclass(eq=False)
 class JournalRow:
-    """What a journal holds of one row: samples so far, and the result if the row ended."""
+    """A row in a journal: samples so far, and the result if the row ended."""
 
     size_bytes: int
     samples: dict[str, Int64s]

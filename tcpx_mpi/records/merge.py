@@ -139,7 +139,7 @@ def _united(before: PartialRow, now: PartialRow) -> PartialRow:
 
 
 def _partial(index: int, held: Mapping[int, JournalRow], world: int) -> PartialRow:
-    """What the ranks in `held` have of a row, and of each of its other sides."""
+    """The part of a row that the ranks in `held` have, and of each of its other sides."""
     sides = dict.fromkeys(side for row in held.values() for side in row.sides)
     return PartialRow(
         index=index,

@@ -75,7 +75,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Of what this process has packed itself."""
+    """The unpickler of data that this process has packed itself."""
 
     def __init__(self, file: io.BytesIO, kept: Sequence[object]) -> None:
         super().__init__(file)

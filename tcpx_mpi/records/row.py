@@ -36,7 +36,7 @@ IN_PLACE, LOADED = "in_place", "loaded"
 
 
 class SideKey(NamedTuple):
-    """What ran in a row: of which transport, and where."""
+    """A side of a row: its transport, and where."""
 
     #: A baseline of `--against`; "" for the plugin.
     transport: str = ""
@@ -63,7 +63,7 @@ ITSELF = SideKey()
 
 @dataclass(kw_only=True, eq=False)
 class RowFacts:
-    """What every rank knows about a row before it is run."""
+    """The facts that every rank knows about a row before it is run."""
 
     index: int
     cycle: int
@@ -92,7 +92,7 @@ class RowFacts:
 
 @dataclass(frozen=True)
 class ObservedPlacement:
-    """Where one rank's work was seen while a row's batches ran; -1 and "" are unknown.
+    """The place in which one rank's work was seen while a row's batches ran; -1 and "" are unknown.
 
     Threads are the driving one and those of the plugin. NIC counters are the interface's, so of
     everybody who used it meanwhile.
@@ -253,7 +253,7 @@ class Row(RowFacts):
     clock: RowClock | None = None
 
     def of_plugin(self) -> list[Row]:
-        """What the plugin itself did in this row: it, and in place or under load if it was run."""
+        """The sides of the plugin itself: it, and in place or under load if it was run."""
         own = [SideKey(place=IN_PLACE), SideKey(place=LOADED)]
         return [self, *(self.sides[side] for side in own if side in self.sides)]
 

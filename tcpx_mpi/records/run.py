@@ -65,7 +65,7 @@ class Run:
 
     @property
     def missing(self) -> list[str]:
-        """What a whole run would have and this one lacks, in words; empty if nothing."""
+        """The parts that a whole run would have and this one lacks, in words; empty if none."""
         return (
             _missing_end(self)
             + missing_rows(self.header.plan, self.rows)

@@ -22,7 +22,7 @@ SETUP_DTYPE = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class SetupTimes:
-    """How long each set-up call took, on every rank: a table of `SETUP_DTYPE`.
+    """The time of each set-up call, on every rank: a table of `SETUP_DTYPE`.
 
     `phase` is "listen", "connect", "accept" or "regMr"; -1 stands for "no such peer" and so on.
     """

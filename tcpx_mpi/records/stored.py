@@ -19,7 +19,7 @@ from tcpx_mpi.records.row import Int64s, Row
 
 
 class StoredArray(NamedTuple):
-    """Where an array of at least one value lies in a file, and what it is."""
+    """The place of an array of at least one value in a file, and its kind."""
 
     offset: int
     shape: tuple[int, ...]
@@ -72,8 +72,8 @@ def shape_of(samples: Mapping[str, Int64s], phase: str) -> tuple[int, ...]:
 
 
 class Scratch:
-    """Where the samples are of a run that keeps no file: in one without a name in `spool`, which
-    goes with the last row of it.
+    """The samples' place if a run keeps no file: one without a name in `spool`, which goes with the
+    last row of it.
     """
 
     def __init__(self, spool: str | None = None) -> None:

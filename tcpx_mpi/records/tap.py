@@ -1,4 +1,4 @@
-"""What the tap has recorded, as HDF5: the group /tap, for notebooks."""
+"""The tap's records as HDF5: the group /tap, for notebooks."""
 
 from __future__ import annotations
 

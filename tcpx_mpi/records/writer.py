@@ -151,7 +151,7 @@ class RunWriter:
         return _on_disk(self._file["rows"][name], row, self._stored)
 
     def append_partial(self, part: PartialRow) -> None:
-        """What the journals hold of a row that no rank 0 ever joined."""
+        """Appends a row of which the journals have parts and that no rank 0 ever joined."""
         with self._step(f"write a part of row {part.index}"):
             group = self._file.require_group("partial").create_group(row_name(part.index))
             _write_partial(group, part)

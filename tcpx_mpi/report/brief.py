@@ -69,7 +69,7 @@ _NO_GPU = re.compile(r" has no usable GPU \(([^():]+)[^()]*\): [^()]*\)$")
 
 
 def _memory(header: RunHeader) -> str:
-    """Where buffers are, and why: the fact is `host (auto: there is no GPU)`."""
+    """The place of the buffers, and the reason: the fact is `host (auto: there is no GPU)`."""
     chosen = _NO_GPU.sub(
         r" has no usable GPU: \1)", header.facts.get("memory_chosen", header.memory)
     )

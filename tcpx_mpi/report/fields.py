@@ -166,7 +166,7 @@ _SINGLE = "`-I`: minimum, maximum, mean, standard deviation of the same, and tha
 
 
 def _spread(name: str, part: str, meaning: str = "", key: str = "", unit: Unit = US) -> Field:
-    """Of the maximum over ranks, iteration by iteration."""
+    """The spread of the maximum over ranks, iteration by iteration."""
     group = "" if meaning == _SINGLE else _MAXIMUM
     return Field(name, unit, attrgetter(f"per_iteration.{part}"), 0, key or f"{name}_us", group,
                  meaning=meaning)

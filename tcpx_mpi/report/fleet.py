@@ -75,11 +75,11 @@ class Fleet:
         return float(np.median([nic.gb_per_s for nic in self.nics.values() if nic.host == host]))
 
     def slowest_gb_per_s(self, host: str) -> float:
-        """Of the slowest NIC of a node, GB/s."""
+        """The bandwidth of the slowest NIC of a node, GB/s."""
         return min(nic.gb_per_s for nic in self.nics.values() if nic.host == host)
 
     def share(self, gb_per_s: float) -> float:
-        """Of the fleet's median."""
+        """The share of the fleet's median."""
         return gb_per_s / self.median
 
     def slow_nics(self) -> list[Nic]:

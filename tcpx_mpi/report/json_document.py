@@ -159,7 +159,7 @@ def _text_of(document: dict[str, Any]) -> str:
 
 
 def _imported_config(header: RunHeader) -> dict[str, Any]:
-    """What the imported log says of itself, and null for what it does not say."""
+    """The settings in the imported log, and null for what it does not say."""
     told = imported_settings(header)
     names = ("nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "step_bytes", "step_factor",
              "warmup_iters", "iterations", "aggregated_iterations", "validation", "graph",
@@ -353,7 +353,7 @@ def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
 def _findings(
     run: Run, summaries: Sequence[RowSummary], missing: Sequence[str]
 ) -> list[dict[str, str]]:
-    """What stands below the table, a matrix left out: `severity` is "bad", "doubtful", "good" or
+    """The findings below the table, a matrix left out: `severity` is "bad", "doubtful", "good" or
     "", `where` a rank or ""."""
     return [
         {

@@ -25,12 +25,12 @@ def finding_lines(finding: RunFinding, world: int) -> list[str]:
 
 
 def title_of(finding: RunFinding) -> str:
-    """What it is called."""
+    """The finding's title."""
     return finding.title or "WARNING"
 
 
 def words_of(finding: RunFinding) -> str:
-    """Where, what, and what to do, in one sentence."""
+    """The finding's place, text and remedy in one sentence."""
     text = finding.text
     if finding.remedy:
         text += f"{'; ' if ': ' in text else ': '}{finding.remedy}"

@@ -81,7 +81,7 @@ def imported_settings_line(header: RunHeader) -> str:
 
 
 def imported_settings(header: RunHeader) -> dict[str, str]:
-    """What an imported log says was asked for, by the names of nccl-tests' JSON."""
+    """The settings in an imported log, by the names of nccl-tests' JSON."""
     return {name: value for name, value, _ in header.settings}
 
 
@@ -115,7 +115,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
 
 
 def _algorithm_lines(header: RunHeader) -> list[str]:
-    """What `--algo auto` goes by; nothing if no row has a choice."""
+    """The lines on `--algo auto`; none if no row has a choice."""
     latency, bandwidth = (header.facts.get(f"algo_{name}") for name in ("latency_us", "gb_per_s"))
     if latency is None:
         return []
@@ -137,7 +137,7 @@ def _plugin_found(facts: Mapping[str, str]) -> list[str]:
 
 
 def _socket_lines(facts: Mapping[str, str]) -> list[str]:
-    """What the plugin's sockets are, as far as it is known."""
+    """The lines on the plugin's sockets, as far as they are known."""
     congestion, sockets = facts.get("congestion_control", "unknown"), facts.get("data_sockets")
     parts = [] if congestion == "unknown" else [f"congestion control {congestion}"]
     if sockets is not None:
@@ -146,7 +146,7 @@ def _socket_lines(facts: Mapping[str, str]) -> list[str]:
 
 
 def gpus_text(facts: Mapping[str, str]) -> str:
-    """What stands between us and the GPUs, from the facts of a run in their memory."""
+    """The layers between us and the GPUs, from the facts of a run in their memory."""
 
     def fact(name: str) -> str:
         return facts.get(f"gpu_{name}", "unknown")
@@ -211,7 +211,7 @@ def pci_address(info: RankInfo) -> str:
 
 
 def step(sizes: Sequence[int]) -> tuple[int, str]:
-    """What would have made these sizes: a step in bytes, a factor, or 0 for a list."""
+    """The step that would have made these sizes: bytes, a factor, or 0 for a list."""
     pairs = list(pairwise(sizes))
     if not pairs:
         return _DEFAULT_STEP_BYTES, "bytes"

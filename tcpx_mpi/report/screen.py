@@ -1,4 +1,4 @@
-"""What a terminal shows of a run: a short header, the columns that fit, and a verdict in words.
+"""The report on a terminal: a short header, the columns that fit, and a verdict in words.
 
 A pipe and a file have all columns; see `preamble` and `table`.
 """

@@ -66,7 +66,7 @@ def title_lines(header: RunHeader) -> list[str]:
 
 
 def heading(ours: Sequence[Field]) -> list[str]:
-    """What stands over nccl-tests' columns, and over these to their right."""
+    """The line over nccl-tests' columns, and over those to their right."""
     fields = [*STANDARD, *ours]
     groups = f"{'#':<63}out-of-place{'':<23}in-place".ljust(_width(STANDARD))
     for label, members in groupby(ours, key=lambda field: field.group):

@@ -19,7 +19,7 @@ _LINKS_SHOWN = 4
 
 
 def plugin_trace_of(run: Run, prefix: str | None) -> tuple[PluginTrace | None, list[str]]:
-    """What the plugin wrote beside a run, and in words what of that is not there.
+    """The plugin's own trace of a run, and in words what of it is missing.
 
     `prefix`: its SOFTTCPX_TRACE; None: that of the run's environment. Raises UsageError if a
     file is no trace.

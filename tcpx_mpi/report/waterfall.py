@@ -93,7 +93,7 @@ class Waterfall:
 
 
 def waterfalls(run: Run, plugin: PluginTrace | None) -> list[Waterfall]:
-    """Of each row and link those messages of which both sides have every chunk."""
+    """The waterfalls of each row and link: messages of which both sides have every chunk."""
     return [found for row in run.rows for found in _of_row(row, run.header.ranks, plugin)]
 
 
@@ -122,7 +122,7 @@ def _of_row(row: Row, ranks: Sequence[RankInfo], plugin: PluginTrace | None) -> 
 
 
 def way_of(chunk: Chunk) -> tuple[int, int, int, int, int]:
-    """What both sides of a chunk have in common: from, to, lane, channel, number."""
+    """The key that both sides of a chunk share: from, to, lane, channel, number."""
     ends = (chunk["rank"], chunk["peer"])
     if chunk["kind"] == RECEIVE:
         ends = ends[::-1]

@@ -35,7 +35,7 @@ from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 
 @dataclass(frozen=True)
 class Needs:
-    """What a story has that may be refused."""
+    """The needs of a story that may be refused."""
 
     #: It loads a plugin.
     plugin: bool
@@ -165,7 +165,7 @@ def with_ranks_of_launcher(settings: Settings, world: int | None) -> Settings:
 
 
 def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
-    """What was given and has no effect; at most one line."""
+    """The warning on settings that have no effect; at most one line."""
     program = patterns.find_program(settings.pattern)
     parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
     effects = {

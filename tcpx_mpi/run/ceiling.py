@@ -111,7 +111,7 @@ class Ceiling:
 
 
 def header_lines(hosts: Sequence[Host], connection: Connection) -> list[str]:
-    """What was measured, and where."""
+    """The lines on what was measured, and where."""
     names = ", ".join(dict.fromkeys(host.name for host in hosts))
     buffer = format_size(raw.SEND_BUFFER_BYTES)
     congestion = connection.congestion_control
@@ -140,7 +140,7 @@ def copy_lines(llc_bytes: int) -> list[str]:
 
 
 def clock_line() -> str:
-    """What a time stamp costs, and how fine it is."""
+    """The line on the cost of a time stamp, and its resolution."""
     cost, resolution = _native.clock_cost()
     return _line("clock", "", "", f"{cost:9.1f} ns a call, steps of {resolution} ns")
 

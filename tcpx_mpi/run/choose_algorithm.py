@@ -32,7 +32,7 @@ _WARMUPS = 2
 
 @dataclass(frozen=True)
 class Costs:
-    """What messages cost in this run."""
+    """The costs of messages in this run."""
 
     latency_ns: float
     ns_a_byte: float
@@ -40,7 +40,7 @@ class Costs:
     others_ns_a_byte: Mapping[str, float] = field(default_factory=dict)
 
     def of_byte(self, algo: str) -> float:
-        """What a byte costs with an algorithm."""
+        """The cost of a byte with an algorithm."""
         return self.others_ns_a_byte.get(algo, self.ns_a_byte)
 
     def facts(self) -> dict[str, str]:

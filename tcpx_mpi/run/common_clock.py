@@ -40,7 +40,7 @@ def clock_numbers(clocks: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """What the first rank of a clock tells all others after an exchange."""
+    """The look that the first rank of a clock sends to all others after an exchange."""
 
     suspended_ns: int
     word: Word | None
@@ -49,7 +49,7 @@ class _Look:
 
 
 class CommonClock:
-    """Of one rank; every method that says so is collective."""
+    """The common clock on one rank; every method that says so is collective."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ def _fastest_trips(exchange: int, trips: dict[int, Int64s]) -> Int64s:
 
 
 def _word_knot(own: Word | None, others: Word | None, beside: Knot) -> Knot | None:
-    """What two nodes' words say of their clocks; None where they are none, or not of one time."""
+    """The knot by two nodes' words on their clocks; None if there are none, or not of one time."""
     if own is None or others is None or (own.name, own.of) != (others.name, others.of):
         return None
     offset = others.ahead_ns - own.ahead_ns

@@ -152,7 +152,7 @@ def _leave_if_missed(world: World, output: Output, text: str, patience_s: float 
 
 
 def watch_disk(world: World, output: Output) -> DiskWatch:
-    """What looks on while this rank writes, and ends the run where its disk hangs."""
+    """The watch over this rank's writes, which ends the run if its disk hangs."""
 
     def late(text: str) -> NoReturn:
         leave_after_failure(world, output, OutputFailed(text), ())

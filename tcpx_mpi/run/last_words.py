@@ -1,5 +1,5 @@
-"""What a rank says when its launcher ends all: Open MPI's mpirun hands on no line from then on, and
-has exit code 1 for it."""
+"""The last words of a rank when its launcher ends all: Open MPI's mpirun hands on no line from then
+on, and has exit code 1 for it."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class Measurement:
                 rule.take(self._world.allgather(look, "look at a row", self.patience_s))
 
     def _complete(self, account: _Account, facts: RowFacts, batches: Sequence[int]) -> None:
-        """What is known of a transport's row when its last batch is over."""
+        """The result of a transport's row when its last batch is over."""
         row = account.row
         row.batches = np.array(batches, dtype=np.int64)
         row.samples, row.warmup = (
@@ -327,16 +327,17 @@ class Measurement:
         )
 
     def report(self) -> tuple[str, ...]:
-        """Where every unfinished flow of this rank stands, or that no batch was under way."""
+        """The state of every unfinished flow of this rank, or that no batch was under way."""
         return self._batches.report()
 
     @property
     def patience_s(self) -> float:
-        """How late a rank may come to a collective after it has poisoned or checked its slots."""
+        """The time that a rank may be late for a collective after it has poisoned or checked its
+        slots."""
         return self._batches.patience_s
 
     def writing_s(self, facts: RowFacts) -> float:
-        """How long rank 0 may take to write and summarise the samples of a row."""
+        """The time that rank 0 may take to write and summarise the samples of a row."""
         samples = facts.iterations * self._world.size * len(self._transports) * len(PHASES)
         return samples * 8 / _SLOWEST_WRITING_BYTES_PER_S
 

@@ -1,4 +1,4 @@
-"""What a run takes of memory (`-M`): the connections, the buffers, the rows."""
+"""The memory of a run (`-M`): its connections, buffers, rows."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tcpx_mpi.transport.overhead import measure_overhead
 
 
 def rank_info(rank: int, host: Host, engine: RankEngine, clock: int) -> RankInfo:
-    """Where this rank runs and what it drives."""
+    """The place of this rank and what it drives."""
     placement, plugin = engine.placement, engine.plugin
     nic = plugin.nic(placement.device)
     return RankInfo(
@@ -89,7 +89,7 @@ def versions() -> dict[str, str]:
 
 
 def by_ranks(texts: Sequence[Sequence[str]]) -> list[str]:
-    """What ranks have to tell, each once: `text` of all, `text (rank 1, 3)` of some.
+    """The texts of the ranks, each once: `text` of all, `text (rank 1, 3)` of some.
 
     `texts` has the lines of each rank.
     """
@@ -125,7 +125,7 @@ def facts(host: Host, engine: RankEngine, told: Sequence[ToTell]) -> dict[str, s
 
 
 def tuning(engine: RankEngine) -> dict[str, str]:
-    """How this rank's node is set, the NICs of its plugin among it."""
+    """The settings of this rank's node, the NICs of its plugin among them."""
     return read_tuning(Tree(), this_machine(), [nic["name"] for nic in engine.plugin.nics])
 
 

@@ -47,7 +47,7 @@ from tcpx_mpi.world import World
 
 @dataclass(frozen=True)
 class GpuChoice:
-    """What is decided of a node's ranks before a plugin is loaded."""
+    """The decision on a node's ranks before a plugin is loaded."""
 
     request: Request
     #: By local rank; None: no GPU.
@@ -180,7 +180,7 @@ def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:
 
 
 def request_of(settings: Settings) -> Request:
-    """What the settings ask of placement. Raises UsageError for a bad file."""
+    """The request of the settings for placement. Raises UsageError for a bad file."""
     gpus = None
     if settings.gpu is not None:
         gpus = () if settings.gpu == "none" else tuple(map(int, settings.gpu.split(",")))

@@ -230,7 +230,7 @@ class RowPlanner:
         return most
 
     def _senders(self) -> Iterator[NDArray[np.int32]]:
-        """Who sends each message of one copy of the pattern; all receivers are alike."""
+        """The senders of each message of one copy of the pattern; all receivers are alike."""
         single = self._workload.single.rounds_run(self._world, False)[0]
         for _, schedule in self._receivers(single):
             receives = np.isin(schedule.column(Column.OP), RECEIVE_OPS)

@@ -28,7 +28,7 @@ _MAGENTA, _GREY, _RESET = "\x1b[95m", "\x1b[90m", "\x1b[0m"
 
 
 class Estimate:
-    """How much of a run is done, and what is left of its time, by bytes and iterations."""
+    """The progress of a run, and what is left of its time, by bytes and iterations."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

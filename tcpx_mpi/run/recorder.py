@@ -1,4 +1,4 @@
-"""What rank 0 prints and stores: table, HDF5 file, JSON. Silent on other ranks."""
+"""The recorder of rank 0: table, HDF5 file, JSON. Silent on other ranks."""
 
 from __future__ import annotations
 
@@ -377,7 +377,7 @@ def _flush_chosen(settings: Settings) -> dict[str, str]:
 
 
 def _registration_chosen(settings: Settings) -> dict[str, str]:
-    """How a GPU's memory is registered, and why."""
+    """The way that a GPU's memory is registered, and the reason."""
     if settings.memory != "cuda":
         return {}
     chosen = f"{settings.registration} ({settings.sources['registration']})"

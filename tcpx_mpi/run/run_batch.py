@@ -132,7 +132,7 @@ class BatchRunner:
         return joined_batch([part[0] for part in parts])
 
     def _stagger_ns(self, work: RowWork) -> int:
-        """How long after the agreed instant this rank starts."""
+        """The time from the agreed instant to the start of this rank."""
         if work.pattern.place is None or not self._settings.stagger_s:
             return 0
         place = work.pattern.place(self._world.rank, self._world.size)
@@ -162,7 +162,7 @@ class BatchRunner:
         return time.monotonic_ns() - start
 
     def _stretches(self, slots: int) -> Iterator[tuple[RowWork, int, int]]:
-        """What the first so many slots are for, with the first slot of each and their number."""
+        """The stretches of the first so many slots: first slot and number of each."""
         if len(self._turns) == 1:
             yield self._turns[0], 0, slots
             return
@@ -245,7 +245,7 @@ class BatchRunner:
         return verdict
 
     def report(self) -> tuple[str, ...]:
-        """Where every unfinished flow of this rank stands, or that no batch was under way."""
+        """The state of every unfinished flow of this rank, or that no batch was under way."""
         if self._transport.timed_loop.fault() is None:
             return (f"{self.where}: between two batches, with nothing posted",)
         # The rank whose time ran out first need not be the one whose plugin knows why.
@@ -257,13 +257,14 @@ class BatchRunner:
         return report_lines(picture, self.place(), self._world.places)
 
     def place(self) -> str:
-        """Where this rank is, and which baseline was at work if it was not the plugin."""
+        """The place of this rank, and the baseline that was at work if it was not the plugin."""
         name = name_of(self._transport)
         return self.where + (f", peer {name}" if name != PLUGIN else "")
 
     @property
     def patience_s(self) -> float:
-        """How late a rank may come to a collective after it has poisoned or checked its slots."""
+        """The time that a rank may be late for a collective after it has poisoned or checked its
+        slots."""
         memory: int = sum(buffer.bytes for buffer in self._context.buffers.values())
         most = max(memory, self._context.most_memory_bytes)
         return self._settings.stall_timeout_s + memory_patience_s(most)

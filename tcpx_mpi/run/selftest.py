@@ -37,7 +37,7 @@ _PIECE_NS = 1_000_000
 
 @dataclass(frozen=True)
 class Quiet:
-    """How undisturbed one rank was; plain numbers, for all ranks gather them."""
+    """The interruptions of one rank; plain numbers, for all ranks gather them."""
 
     lost_share: float
     longest_ns: int
@@ -161,7 +161,7 @@ def own_lines(clock_ns: float, step_ns: int, chunk_ns: float) -> list[str]:
 
 
 def skew_lines(skews_ns: NDArray[np.int64]) -> list[str]:
-    """How far apart ranks leave a barrier."""
+    """The lines on how far apart ranks leave a barrier."""
     if skews_ns.size == 0:
         return [_line("barrier skew", "n/a: the ranks have no common clock")]
     median, worst = np.quantile(skews_ns, (0.5, 0.95)) / 1e3

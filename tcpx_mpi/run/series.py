@@ -32,7 +32,8 @@ NUMBER_VARIABLE = "TCPX_MPI_LAUNCH"
 
 @dataclass(frozen=True)
 class Command:
-    """What is launched again and again: settings that were validated, as typed and as parsed."""
+    """A command that is launched again and again: settings that were validated, as typed and as
+    parsed."""
 
     settings: Settings
     #: Of tcpx-mpi: `run PATTERN ...`.

@@ -151,7 +151,7 @@ def arrival_lines(arrival: Arrival) -> list[str]:
 
 
 def footer_lines(arrivals: Sequence[Arrival]) -> list[str]:
-    """How many messages arrived as they were sent."""
+    """The lines on how many messages arrived as they were sent."""
     wrong = sum(arrival.wrong > 0 for arrival in arrivals)
     verdict = "all right" if wrong == 0 else f"{wrong} WRONG"
     return [f"# {counted(len(arrivals), 'message')}: {verdict}"]

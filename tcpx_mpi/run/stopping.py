@@ -1,4 +1,4 @@
-"""How a row goes on from batch to batch: a planned number of them, or until it has enough. Pure.
+"""The end of a row: after a planned number of batches, or when it has enough. Pure.
 
 Every rank has one of these and makes the same decisions, because it gets the same looks.
 """
@@ -39,7 +39,7 @@ class Until:
 
 @dataclass(frozen=True)
 class Look:
-    """What one rank has seen of a row after a batch."""
+    """The state of a row on one rank after a batch."""
 
     #: Time within its timed batches, and since the first of them began, in ns.
     measured_ns: int

@@ -1,4 +1,4 @@
-"""What runs a story on one rank, and what is known of it when it ends early.
+"""The frame of a story on one rank, and its report when the story ends early.
 
 A story is a run, a smoke test or a selftest. Stories have parts in common by what
 they call (`tcpx_mpi.run.connect`, `agreement`, `measure`), none is made out of another.
@@ -23,7 +23,7 @@ from tcpx_mpi.world import Alarm, World
 
 
 class RunState:
-    """What a story has under way on its rank: `run_rank` reports it and puts it away."""
+    """The state of a story on its rank: `run_rank` reports it and puts it away."""
 
     def __init__(self, world: World, argv: Sequence[str]) -> None:
         self.world, self.argv = world, list(argv)
@@ -34,7 +34,7 @@ class RunState:
         self.needs_manager = False
 
     def report(self) -> tuple[str, ...]:
-        """Where this rank's requests stand."""
+        """The state of this rank's requests."""
         return self.measurement.report() if self.measurement is not None else ()
 
 

@@ -1,1 +1,2 @@
-"""Who sends what to whom, as a table of steps; `interpreter` proves what it promises."""
+"""Schedules: which rank sends which bytes to which, as a table of steps; `interpreter` proves what
+they promise."""

@@ -80,7 +80,7 @@ class ElementType(IntEnum):
 
 
 class ReduceOp(IntEnum):
-    """What a reduction makes of all ranks' elements.
+    """A reduction of all ranks' elements.
 
     AVG is SUM, and then a SCALE step that divides by the number of ranks. MULSUM is a SCALE step
     that multiplies by the rank's own factor, and then SUM.

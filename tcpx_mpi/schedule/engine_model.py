@@ -1,4 +1,4 @@
-"""What interpreter and simulator know of the engine: how it cuts, queues and holds back chunks."""
+"""The engine as interpreter and simulator know it: how it cuts, queues and holds back chunks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tcpx_mpi.schedule.table import RECEIVE_OPS, Op
 
 @dataclass(frozen=True)
 class EngineModel:
-    """What the engine knows, and how strict the world around it is.
+    """The engine's knowledge, and how strict the world around it is.
 
     rendezvous: a send completes only when its receive was posted and the bytes have moved (what
     a plugin may do); otherwise as soon as it is posted. order: None, or a seed that

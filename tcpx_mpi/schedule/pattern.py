@@ -39,8 +39,8 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Of a pattern that times a part of itself: in an iteration's time is what is between the
-    bytes of one lane and those of another."""
+    """The part of a pattern that is timed: an iteration's time is that between the bytes of one
+    lane and those of another."""
 
     #: From when the bytes of the first were there until those of the second were.
     timed_lanes: tuple[int, int]
@@ -114,8 +114,8 @@ class Pattern:
             object.__setattr__(self, "refuse", refuse)
 
     def rounds_run(self, world: int, everybody: bool, most_pairs: int = 0) -> Sequence[Pattern]:
-        """What rows run in turn: itself where all are alike; `everybody`: `--all` was given, and
-        with it `most_pairs`, 0 for no limit."""
+        """The rounds that rows run in turn: itself if all are alike; `everybody`: `--all` was
+        given, and with it `most_pairs`, 0 for no limit."""
         if self.rounds is None:
             return [self]
         rounds = self.rounds.of(world)
@@ -158,7 +158,7 @@ def pairs_of_text(text: str) -> list[tuple[int, int]]:
 
 
 def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> NDArray[np.int64]:
-    """What a rank's RECV buffer must hold, in bytes.
+    """The content that a rank's RECV buffer must have, in bytes.
 
     int64[n, 4] of dst_offset, length, origin_rank, origin_offset (in the origin's payload), sorted
     by dst_offset; rows without bytes are dropped. A reduced block has a row for each of its
@@ -195,7 +195,7 @@ def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> 
 
 
 def held_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> NDArray[np.int64]:
-    """Where a rank's payload stands at the start, in SEND or, in place, in RECV.
+    """The place of a rank's payload at the start, in SEND or, in place, in RECV.
 
     int64[n, 4] of offset, length, rank, offset in the payload; rows without bytes are dropped.
     """

@@ -1,4 +1,4 @@
-"""What a pattern promises: who wrote what into a rank's RECV buffer."""
+"""The promise of a pattern: the writer of each byte of a rank's RECV buffer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scaled(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Who wrote what into a rank's RECV buffer, in blocks: int32[n] each.
+    """The writers of a rank's RECV buffer, in blocks: int32[n] each.
 
     Block `dst_block[i]` must hold block `origin_block[i]` of the payload of `origin_rank[i]` (its
     SEND buffer, where it is not a pattern in place), however many ranks forwarded it. Where

@@ -31,7 +31,7 @@ class Symmetry(Enum):
         return world % ranks == 0 and (self is Symmetry.SHIFT or powers)
 
     def moved(self, rank: int, place: int, world: int) -> int:
-        """Where a rank goes by the map that takes rank 0 to `place`."""
+        """The image of a rank by the map that takes rank 0 to `place`."""
         return rank ^ place if self is Symmetry.XOR else (rank + place) % world
 
     def stand_in(self, rank: int, other: int, world: int, ranks: int) -> tuple[int, int]:

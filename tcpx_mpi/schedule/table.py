@@ -37,7 +37,7 @@ class ScheduleError(TcpxError):
 
 
 class Op(IntEnum):
-    """What a step does.
+    """The operation of a step.
 
     RECV_REDUCE: dst = reduction of (src, what the peer sends), element by element; src and dst may
     be the same blocks. SCALE: dst = src times the factor of this rank (before the steps of a
@@ -71,7 +71,7 @@ class BufferId(IntEnum):
 
 
 class Wait(IntEnum):
-    """How a step waits for a predecessor.
+    """The way that a step waits for a predecessor.
 
     CHUNK: chunk c waits for chunk c, so both steps must have the same number of bytes.
     WHOLE: every chunk waits for all chunks. A chunk of a RECV is complete when its bytes can be
@@ -108,7 +108,7 @@ NONE = -1
 
 @dataclass(frozen=True, eq=False)
 class BlockTable:
-    """Where the blocks of a buffer lie, in bytes: int64[n] each, without gaps, from offset 0."""
+    """The place of the blocks of a buffer, in bytes: int64[n] each, without gaps, from offset 0."""
 
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -163,7 +163,7 @@ def make_layout(
 
 
 def chunks_of(length: int, chunk_bytes: int) -> int:
-    """How many chunks a step has. An empty step is one chunk of 0 bytes, so that it is seen.
+    """The number of chunks of a step. An empty step is one chunk of 0 bytes, so that it is seen.
 
     Chunk c is the bytes [c * chunk_bytes, min((c + 1) * chunk_bytes, length)) of the step and
     travels on channel c % channels, in every step.
@@ -188,7 +188,7 @@ def _block_text(buffer: int, block: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What one rank does in one iteration; see the module for the columns.
+    """The steps of one rank in one iteration; see the module for the columns.
 
     table: int32[steps, 12], C-contiguous; it is checked here and read-only from then on, so that
     a Schedule that exists is well formed.

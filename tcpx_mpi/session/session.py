@@ -393,7 +393,8 @@ def _plugin_of(settings: Settings) -> LoadedPlugin:
 
 
 def _wire_chunk_bytes(plugin: LoadedPlugin) -> int:
-    """What the plugin read when it was initialised; the environment may be another by now."""
+    """The chunk that the plugin read when it was initialised; the environment may be another by
+    now."""
     return next(int(value) for name, value, _ in plugin.derived if name == CHUNK_VARIABLE)
 
 

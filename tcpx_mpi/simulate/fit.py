@@ -112,7 +112,7 @@ def _costs(x: _Numbers, half_duplex: bool) -> Costs:
 
 
 def _slopes(rows: Sequence[MeasuredRow], x: _Numbers, half_duplex: bool) -> _Numbers:
-    """How each row's time grows with each cost: float64[rows, 3]."""
+    """The growth of each row's time with each cost: float64[rows, 3]."""
     found = np.empty((len(rows), x.size))
     scale = np.array([1.0, 1e-3, 1.0, 1e-3])
     for column in range(x.size):

@@ -36,7 +36,7 @@ class PredictedRow:
 
 
 class Simulation:
-    """What is simulated: a pattern with its rows, on ranks with costs."""
+    """A simulation: a pattern with its rows, on ranks with costs."""
 
     def __init__(self, settings: Settings, world: int, costs: Costs, ranks_per_nic: int) -> None:
         """Raises UsageError, one line, for what no run of so many ranks could be."""
@@ -89,7 +89,7 @@ class Simulation:
         return PredictedRow(facts, found, time_ns, algbw, algbw * factor)
 
     def _predicted(self, pattern: Pattern, facts: RowFacts, engine: EngineModel) -> Prediction:
-        """Of iterations that differ the mean of some, each from a start of all ranks at once."""
+        """The mean of some iterations that differ, each from a start of all ranks at once."""
         s = self.settings
         turns = [(pattern, 1 if s.blocking else s.iters)]
         if pattern.turn is not None:

@@ -71,7 +71,7 @@ def independent_means(values: Float64s) -> Float64s:
 
 
 def independent_count(values: Float64s | Int64s) -> int:
-    """How many independent values a series is worth; 0 for an empty one."""
+    """The number of independent values in a series; 0 for an empty one."""
     if values.size == 0:
         return 0
     looked_at = values[:_LOOKED_AT].astype(np.float64)

@@ -25,7 +25,7 @@ _BEYOND = 1.5
 
 @dataclass(frozen=True)
 class Shift:
-    """How much two sets of launches differ: the ratio of times, and how sure that is."""
+    """The difference of two sets of launches: the ratio of times, and how sure that is."""
 
     ratio: Interval
     #: Two-sided, exact: how often sets of the same thing differ so much or more; NaN if no test.

@@ -27,8 +27,9 @@ class OneWay:
 def one_way(
     row: Row, pairs: Sequence[tuple[int, int]], clocks: Sequence[int], answered: bool, skip: int = 0
 ) -> OneWay | None:
-    """Of (sender, receiver) of a row, whose ranks read these clocks; `answered`: the receiver sends
-    back as soon as it has all. None where clocks have no time in common, or nothing was measured.
+    """The one-way latency of (sender, receiver) of a row, whose ranks read these clocks;
+    `answered`: the receiver sends back as soon as it has all. None if clocks have no time in
+    common, or nothing was measured.
     """
     found = []
     for sender, receiver in pairs:

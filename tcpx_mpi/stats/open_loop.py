@@ -40,8 +40,9 @@ def open_loop(
     row: Row, rate: float, begin: Sequence[int], hear: Sequence[int], clocks: Sequence[int],
     skip: int = 0,
 ) -> OpenLoop | None:  # fmt: skip
-    """Of a row in which some ranks begin iterations and some `hear` the end of them; `clocks` are
-    those of all ranks. None where these have no time in common, or nothing was measured."""
+    """The latency from the intended start in a row in which some ranks begin iterations and some
+    `hear` the end of them; `clocks` are those of all ranks. None if these have no time in common,
+    or nothing was measured."""
     if row.clock is None and len({clocks[rank] for rank in (*begin, *hear)}) > 1:
         return None
     if not row.iterations or not begin or not hear:
@@ -73,8 +74,8 @@ def _common(row: Row, clock: int, times: Int64s) -> Int64s:
 
 
 def _growth(latency: Int64s, batches: Int64s) -> float:
-    """How much longer each iteration of a batch takes than the one before: between the medians of
-    the first and the last quarter, and over batches the median again."""
+    """The time that each iteration of a batch takes longer than the one before: between the medians
+    of the first and the last quarter, and over batches the median again."""
     found = []
     for first, count in zip((np.cumsum(batches) - batches).tolist(), batches.tolist(), strict=True):
         part = max(count // 4, 1)

@@ -74,7 +74,7 @@ def _known(samples: Int64s) -> Float64s:
 
 
 def elapsed_ns(by_rank: Iterable[Int64s]) -> Int64s:
-    """What the iterations of each rank took together: int64[rank]; "none" adds nothing."""
+    """The time that the iterations of each rank took together: int64[rank]; "none" adds nothing."""
     totals = [
         sum(int(np.maximum(samples[part], 0).sum()) for part in mapped_arrays.pieces(samples.size))
         for samples in by_rank

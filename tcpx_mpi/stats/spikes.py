@@ -41,7 +41,8 @@ class Spikes:
 
 
 def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) -> Spikes | None:
-    """What a reader should know of a row before its mean; `average` and the divisor as `summarise`.
+    """The spikes that a reader of a row's mean should know; `average` and the divisor as
+    `summarise`.
 
     None too where a time is unknown, and where most iterations came in bursts.
     """

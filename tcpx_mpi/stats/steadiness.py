@@ -29,7 +29,7 @@ _MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class Change:
-    """What a row did over its iterations: "warm-up", "drift" or "step".
+    """The change of a row over its iterations: "warm-up", "drift" or "step".
 
     `at` is the iteration at which the rest begins (of a drift: 0); `before` and `after` are the
     medians on both sides of it, in ns; of a drift, of the first and the last third.
@@ -144,7 +144,7 @@ def _step_or_drift(iterations: int, means: Float64s) -> Change | None:
 
 
 def _pettitt(values: Float64s) -> tuple[int, float]:
-    """Where the ranks before and after differ most, and Pettitt's statistic of it."""
+    """The place at which the ranks before and after differ most, and Pettitt's statistic of it."""
     walk = 2 * np.cumsum(mid_ranks(values))
     walk -= np.arange(1, values.size + 1) * (values.size + 1)
     split = int(np.argmax(np.abs(walk[:-1]))) + 1

@@ -26,7 +26,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Arrivals:
-    """Of one rank; `world` ranks may be its peers."""
+    """The arrivals at one rank; `world` ranks may be its peers."""
 
     def __init__(self, world: int) -> None:
         self._most = min(MOST_BLOCKS, max(LEAST_BLOCKS, MOST_VALUES // world**2))
@@ -76,7 +76,7 @@ class Arrivals:
 
 
 def _half(blocks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each block of two that are joined, the one whose iteration is kept."""
+    """The iteration that is kept of each block of two that are joined."""
     second = (blocks.astype(np.uint64) * _GOLDEN) >> np.uint64(63)
     return 2 * blocks + second.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Who is slow, where pairs of ranks were measured apart: a rank, its NIC, or the link between two.
+"""The search for slow ranks, NICs and links, if pairs of ranks were measured apart.
 
 A rank is as slow, sending or receiving, as its *best* pair in that role is over the good: a rank
 that only met a slow one has other pairs that are good. What two ranks' own slowness does not
@@ -71,7 +71,8 @@ def find_stragglers(
 def sensitivities(
     measured: Mapping[Link, Measured], places: Places, roles: Sequence[str] = ONE_DIRECTION
 ) -> list[Sensitivity]:
-    """Of each class in which a rank can be named, by noise as it is; empty if there is none."""
+    """The sensitivity of each class in which a rank can be named, by noise as it is; empty if there
+    is none."""
     both = (class_of(measured, places, apart, roles) for apart in (False, True))
     return [found for links in both if (found := links.sensitivity(len(places.nodes)))]
 
@@ -163,7 +164,7 @@ def _fast_at_home(slow: Straggler, near: LinkTimes) -> bool:
 
 
 def _beyond_its_ranks(link: Link, links: LinkTimes, others: LinkTimes) -> float:
-    """What of the slowness of a link its ranks have not in their other links, of either class.
+    """The part of a link's slowness that its ranks have not in their other links, of either class.
 
     A rank counts as slow as half of its other links are, also where that is not enough to name it.
     """

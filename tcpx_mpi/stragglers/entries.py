@@ -1,5 +1,5 @@
-"""Who begins its iterations last, on the time of all ranks: in a ring or an all-reduce the late
-rank has the shortest time inside, because the others wait for it. Pure.
+"""The ranks that begin their iterations last, on the time of all ranks: in a ring or an all-reduce
+the late rank has the shortest time inside, because the others wait for it. Pure.
 """
 
 from __future__ import annotations

@@ -59,8 +59,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Straggler:
-    """What is slow and by which factor over the good; `kind` is "rank", "NIC", "rail", "link" or
-    "pair".
+    """A straggler and its factor over the good; `kind` is "rank", "NIC", "rail", "link" or "pair".
 
     `roles` are of ONE_DIRECTION or ROUND_TRIP; a link or pair has none, nor a rail that is slow
     between its own NICs only. A pair may be slow by either of its two ranks. A NIC or rail has all
@@ -175,7 +174,7 @@ class LinkTimes:
         return self.logs[link] - self.good
 
     def best(self, rank: int, role: str) -> float:
-        """How slow even the best link of a rank is in a role; -inf: it has none."""
+        """The slowness of even the best link of a rank in a role; -inf: it has none."""
         return min(map(self.excess, self.of(rank, role)), default=-math.inf)
 
     def is_slow(self, rank: int, role: str, orders_needed: int = RARE) -> bool:

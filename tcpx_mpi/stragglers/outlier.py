@@ -137,8 +137,8 @@ def _expected(place: int, count: int) -> float:
 
 
 def _noise_within(times: Times) -> float:
-    """Of one quarter of one link: between links that are next to each other in time, whose
-    difference has nothing of what all of them have in common.
+    """The noise within one quarter of one link: between links that are next to each other in time,
+    whose difference has nothing of what all of them have in common.
     """
     degrees = times.shape[1] - 1
     if degrees < 1:

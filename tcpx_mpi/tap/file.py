@@ -63,7 +63,7 @@ class Comm:
 
 @dataclass(frozen=True)
 class TapFile:
-    """What a process has written down. Instants are nanoseconds of its host's wall clock."""
+    """The file of a process. Instants are nanoseconds of its host's wall clock."""
 
     path: str
     rank: int  # -1: no launcher said

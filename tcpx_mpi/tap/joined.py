@@ -56,7 +56,7 @@ class Job:
     links: Sequence[Link]
 
     def name(self, file: int) -> str:
-        """Whose a file is."""
+        """The name of a file's process."""
         found = self.files[file]
         return f"rank {found.rank}" if found.rank >= 0 else f"{found.host}:{found.process}"
 

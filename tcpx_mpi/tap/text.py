@@ -35,7 +35,7 @@ _MOST_SAID = 8
 
 
 def lines(job: Job, summary: Summary) -> Iterator[str]:
-    """Who recorded; from whom to whom; each NIC; what the tap said meanwhile."""
+    """The lines: each recorder; each way; each NIC; what the tap said meanwhile."""
     plugins = sorted({f"{file.plugin} (v{file.abi})" for file in job.files})
     records = sum(len(file.records) for file in job.files)
     yield (

@@ -192,7 +192,7 @@ def _ends(requests: NDArray[np.void]) -> Int64s:
 
 
 def _union(begin: Int64s, end: Int64s) -> tuple[int, Int64s]:
-    """What some spans cover together, and the lengths of the gaps between them."""
+    """The length that some spans cover together, and the lengths of the gaps between them."""
     if not len(begin):
         return 0, np.zeros(0, np.int64)
     order = np.argsort(begin, kind="stable")

@@ -1,1 +1,1 @@
-"""What moves bytes: the interface, and the engine that drives a net plugin."""
+"""Transports, which move bytes: the interface, and the engine that drives a net plugin."""

@@ -59,7 +59,7 @@ def _problems(
 
 
 def _problem_of_text(text: str, again: str, is_name: bool) -> str:
-    """What keeps a text, in which other bytes are written \\xNN, from being one; "": nothing."""
+    r"""The problem of a text, in which other bytes are written \xNN; "": it is one."""
     if is_name and not text:
         return "is empty or NULL"
     if text != again:

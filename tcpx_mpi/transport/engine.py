@@ -171,7 +171,7 @@ class RankEngine:
         self.mark_memory()
 
     def mark_memory(self) -> None:
-        """What was taken so far."""
+        """Marks the memory that was taken so far."""
         self.memory.mark(None if self.gpu is None else self.gpu.free_bytes)
 
     def free_bytes(self, host: Host) -> int:

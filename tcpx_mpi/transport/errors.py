@@ -1,4 +1,4 @@
-"""What went wrong in a batch, put into words: the error that ends the run and the stall report.
+"""The fault of a batch in words: the error that ends the run and the stall report.
 
 A fault and the flows at that time are records of the native engine
 (native/engine/flow_report.h). What went wrong in a session is said by native/library/words.cc.
@@ -157,7 +157,7 @@ def _oldest(picture: Sequence[FlowReport], places: Sequence[str]) -> str:
 
 
 def _waiting_for(flow: FlowReport) -> str:
-    """Who has to do something before the oldest request of a flow is complete."""
+    """The one that has to do something before the oldest request of a flow is complete."""
     if flow.kind == "copy":
         return "waiting for this rank's own copies"
     if flow.flushing:

@@ -1,4 +1,4 @@
-"""What a row keeps of a rank's GPU: its state around the timed batches, its unpacks' own time."""
+"""The GPU of a rank in a row: its state around the timed batches, its unpacks' own time."""
 
 from __future__ import annotations
 

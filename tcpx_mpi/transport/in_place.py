@@ -162,7 +162,7 @@ def with_registration(settings: Settings, obstacles: Sequence[str]) -> Settings:
 
 
 def cause_of(settings: Settings, place: _native.WrongPlace) -> str:
-    """What a wrong byte or element may come of where receives are not flushed; "" elsewhere.
+    """The likely cause of a wrong byte or element if receives are not flushed; "" elsewhere.
 
     A byte that is neither what was there before nor what was sent has another cause.
     """

@@ -34,10 +34,10 @@ class TimedLoop(Protocol):
         """End the batch under way with the fault "stopped"."""
 
     def idle_ns(self) -> int:
-        """How long the batch under way has made no progress."""
+        """The time that the batch under way has made no progress."""
 
     def stuck_ns(self) -> int:
-        """How long it has been in one call of the plugin."""
+        """The time that it has been in one call of the plugin."""
 
     def give_up(self) -> None:
         """A batch that is stuck is over: its fault says in which call."""
@@ -56,10 +56,10 @@ class TimedLoop(Protocol):
         """CPUs on which the driving thread was seen in the last batch."""
 
     def fault(self) -> _native.Fault | None:
-        """What ended the batch early, or None."""
+        """The fault that ended the batch early, or None."""
 
     def picture(self) -> list[_native.FlowReport]:
-        """Where every flow stood at the fault, or when a report was asked for."""
+        """The state of every flow at the fault, or when a report was asked for."""
 
     def take_picture_ready(self) -> bool:
         """True once after a report was asked for and taken."""
@@ -69,7 +69,7 @@ class TimedLoop(Protocol):
 
 
 class GpuWatch(Protocol):
-    """How the GPU of a rank fares in a row."""
+    """The watch over the GPU of a rank in a row."""
 
     @property
     def unpacks(self) -> bool:
@@ -86,7 +86,7 @@ class GpuWatch(Protocol):
 
 
 class Turn(NamedTuple):
-    """What one iteration does."""
+    """The work of one iteration."""
 
     schedule: Schedule
     layout: Layout
@@ -94,7 +94,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankContext:
-    """What all transports of a rank share: schedule, buffers cut into slots, and place."""
+    """The context that a rank's transports share: schedule, buffers cut into slots, place."""
 
     schedule: Schedule
     buffers: dict[BufferId, Any]
@@ -126,14 +126,14 @@ class Transport(Protocol):
 
     @property
     def info(self) -> BaselineInfo | None:
-        """What this baseline is; None for the plugin."""
+        """The baseline's description; None for the plugin."""
 
     @property
     def timed_loop(self) -> TimedLoop: ...
 
     @property
     def buffers(self) -> Mapping[BufferId, Any]:
-        """Where its bytes are: the context's buffers, or its own of the same sizes."""
+        """The buffers of its bytes: the context's, or its own of the same sizes."""
 
     @property
     def processes(self) -> Sequence[int]:

@@ -60,12 +60,13 @@ HIDDEN_TRAP = "SOFTTCPX_TRAP_HIDDEN"
 
 
 class RefusedAfterInit(UsageError):
-    """What was set is wrong, and the plugin has read it: once a process."""
+    """A wrong setting that the plugin has read already: it does that once a process."""
 
 
 @dataclass(frozen=True)
 class ToTell:
-    """What a reader must know of this rank's plugin: it may have been set otherwise elsewhere."""
+    """The words on this rank's plugin that a reader must know: it may have been set otherwise
+    elsewhere."""
 
     #: What it warned of while it was initialised, such as a setting that it does not use, and what
     #: cannot be in what it says of its devices.
@@ -98,7 +99,7 @@ class LoadedPlugin:
         return len(self.nics)
 
     def nic(self, device: int) -> _native.DeviceProperties:
-        """What the plugin says of a device: name, pci_path, speed_mbps, ptr_support, ..."""
+        """The plugin's description of a device: name, pci_path, speed_mbps, ptr_support, ..."""
         return self.nics[device]
 
     def another_context(self) -> Any:
@@ -111,7 +112,7 @@ class LoadedPlugin:
         return context
 
     def fingerprint(self) -> str:
-        """What must be equal on all ranks, a `name=value` line each."""
+        """The facts that must be equal on all ranks, a `name=value` line each."""
         lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
         lines += [f"plugin_abi={self.file.abi}"]
         lines += [f"profile={self.profile.source if self.profile else 'none'}"]

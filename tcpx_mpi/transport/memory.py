@@ -20,7 +20,8 @@ from tcpx_mpi.units import format_size
 
 
 def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str = "") -> int:
-    """How buffers of this kind are registered; raises UsageError if the plugin has no such."""
+    """The way that buffers of this kind are registered; raises UsageError if the plugin has no
+    such."""
     asked_by = asked_by or f"--memory {kind}"
     if kind == "emulated" and not is_softtcpx(plugin.file.name):
         # TCPX would take such pages for a GPU's, and where its queue is no CPU can read.

@@ -1,4 +1,4 @@
-"""What a rank takes of memory, at marks: of its process, and of its GPU."""
+"""The memory of a rank, at marks: of its process, and of its GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 
 class MemoryMarks:
-    """Of one rank; what was taken between two marks is what was begun at the first of them."""
+    """The marks of one rank; what was taken between two marks is what was begun at the first of
+    them."""
 
     def __init__(self) -> None:
         self._host: list[int] = []
@@ -30,6 +31,6 @@ def _steps(marks: Sequence[int]) -> list[int]:
 
 
 def resident_bytes() -> int:
-    """Of this process; pages that it shares with others, too."""
+    """The resident bytes of this process; pages that it shares with others, too."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,5 +1,5 @@
-"""Where a rank's work was seen: CPUs of its threads, counters of its NIC. What was asked for is in
-the settings; this is what happened, so that the two can be held against each other.
+"""The place in which a rank's work was seen: CPUs of its threads, counters of its NIC. What was
+asked for is in the settings; this is what happened, so that the two can be held against each other.
 
 Read before and after each batch, never within one; what the whole node had, at the row's ends.
 """
@@ -49,7 +49,7 @@ def thread_ids() -> frozenset[int]:
 
 
 class Kernel:
-    """What the kernel says of threads of this process and of network interfaces.
+    """The kernel's word on threads of this process and on network interfaces.
 
     It makes the texts anew for every read; opened once for all, they take a fifth of the time.
     """

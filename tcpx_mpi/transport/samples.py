@@ -17,7 +17,7 @@ Int64s = NDArray[np.int64]
 
 @dataclass
 class Batch:
-    """What one batch yields on this rank; int64[iterations] in ns."""
+    """The samples of one batch on this rank; int64[iterations] in ns."""
 
     samples: dict[str, Int64s]
     start_ns: int

@@ -55,7 +55,7 @@ def _with_places(text: str, places: Sequence[str]) -> str:
 
 
 def manager_hint(text: str, needs_manager: bool = False) -> str:
-    """What to look for behind an error that the receive-datapath manager may be the cause of."""
+    """The hint behind an error that the receive-datapath manager may be the cause of."""
     sockets = (
         "the sockets of the receive-datapath manager, in NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX "
         "(/tmp unless set)"

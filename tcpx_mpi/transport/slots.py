@@ -58,7 +58,7 @@ def slots_for(
     llc_bytes: int,
     local_ranks: int,
 ) -> int:
-    """How many slots a row has, from the largest slot (send + receive) of any rank.
+    """The number of slots of a row, from the largest slot (send + receive) of any rank.
 
     At least 2; as many as iterations, or more to reach beyond the last-level cache (twice its size
     over the ranks of a node). All fit into `memory_bytes` a rank, with the bytes of time stamps

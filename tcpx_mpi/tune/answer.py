@@ -1,4 +1,4 @@
-"""What a race has shown: the final's settings beside today's, the front, what is recommended. Pure.
+"""The answer of a race: the final's settings beside today's, the front, the recommendation. Pure.
 
 A ratio is today's time over the setting's: above 1 the setting is faster. All intervals of times
 hold together in 95 % of tunes, and are of launches that chose nobody.
@@ -51,7 +51,7 @@ class Finalist:
 
     @property
     def verdict(self) -> Verdict:
-        """Of one setting for all bands: worse if it is worse in one."""
+        """The verdict on one setting for all bands: worse if it is worse in one."""
         assert self.overall is not None
         worse = any(contest.verdict is Verdict.WORSE for contest in self.contests)
         return Verdict.WORSE if worse else self.overall.verdict
@@ -121,7 +121,7 @@ def answer_of(race: Race, bands: int, limits: Limits) -> Answer:
 
 
 def drift_of(race: Race) -> Change | None:
-    """How the machine changed while launches were made; the times are shares of a setting's own."""
+    """The drift of the machine during the launches; times are shares of a setting's own."""
     means: dict[Point, list[float]] = {}
     logs = [float(np.log(sample.time_ns).mean()) for _, sample in race.history]
     for (turn, _), log in zip(race.history, logs, strict=True):
@@ -138,7 +138,7 @@ def drift_of(race: Race) -> Change | None:
 def _ratios(
     contests: Mapping[Point, Sequence[Contest]], bands: int
 ) -> tuple[dict[Point, Float64s], dict[Point, Float64s]]:
-    """How much faster and how much cheaper than today's each is, as logarithms, by band."""
+    """The speed and the thrift of each setting beside today's, as logarithms, by band."""
     gains, savings = ({TODAY: np.zeros(bands)} for _ in range(2))
     for point, of_point in contests.items():
         gains[point] = np.log([contest.speed.estimate for contest in of_point[:-1]])
@@ -172,8 +172,8 @@ def _contest(
 
 
 def _best(contests: Sequence[tuple[Finalist, Contest]]) -> Finalist | None:
-    """Of those that are better: of the fastest, and whoever may be as fast, the one that changes
-    least, then the fastest."""
+    """The best of those that are better: of the fastest, and whoever may be as fast, the one that
+    changes least, then the fastest."""
     better = [each for each in contests if each[1].verdict is Verdict.BETTER]
     if not better:
         return None

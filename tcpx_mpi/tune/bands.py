@@ -39,7 +39,7 @@ def bands_of(sizes: Sequence[int]) -> list[Band]:
 
 
 def sample_of(run: Run, bands: Sequence[Band]) -> Sample:
-    """What one launch says: of several sizes the mean of the logarithms."""
+    """The figure of one launch: of several sizes the mean of the logarithms."""
     times: dict[int, list[float]] = {}
     for key, of_launches in launch_times(run).items():
         times.setdefault(key.size_bytes, []).append(float(of_launches[0]))
@@ -59,7 +59,7 @@ def _mean(band: Band, values: dict[int, list[float]]) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """How times are shown: as bandwidth, or, of a ping-pong and of empty messages, as times."""
+    """The scale of times: bandwidth, or, for a ping-pong and for empty messages, times."""
 
     busbw_factor: float
     by_time: bool
@@ -69,7 +69,7 @@ class Scale:
         return "us" if self.by_time else "GB/s"
 
     def figure(self, band: Band, time_ns: float) -> float:
-        """Of several sizes the geometric mean of their bandwidths."""
+        """The geometric mean of the bandwidths of several sizes."""
         if self.by_time:
             return time_ns / 1e3
         size = math.exp(sum(map(math.log, band.sizes)) / len(band.sizes))

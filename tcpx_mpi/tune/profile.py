@@ -1,4 +1,4 @@
-"""What a tune recommends as a profile: today's own with it, and the evidence. Text alone."""
+"""A tune's recommendation as a profile: today's own with it, and the evidence. Text alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def profile_text(tuned: Tuned, chosen: Finalist, base: Profile | None, day: date
 
 
 def _of_base(base: Profile) -> list[str]:
-    """What the profile of today says of NICs and CPUs."""
+    """The NICs and CPUs of today's profile."""
     lines = [
         f"family = {toml_value(base.family)}",
         f"control_nic = {toml_value(base.control_nic)}",

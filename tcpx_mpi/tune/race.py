@@ -38,8 +38,8 @@ _GUESS = 0.02
 
 @dataclass(frozen=True)
 class Sample:
-    """What a launch says of each band: the time of a copy of the pattern, ns, and CPU seconds a
-    GB, float64[band]; NaN where it is not known."""
+    """A launch's figures by band: the time of a copy of the pattern, ns, and CPU seconds a GB,
+    float64[band]; NaN if it is not known."""
 
     time_ns: Float64s
     cpu_s_per_gb: Float64s
@@ -63,7 +63,7 @@ class Budget:
         self.began = self.clock()
 
     def launches(self) -> int:
-        """How many more there is time for, once one was made."""
+        """The number of launches that there is time for, once one was made."""
         left = self.within_s - (self.clock() - self.began)
         return max(0, int(left / (sum(self.took) / len(self.took))))
 
@@ -115,8 +115,8 @@ class Heat:
                 self.samples[point].append(sample)
 
     def gains(self) -> dict[Point, Float64s]:
-        """How much faster than today's settings each is: the median logarithm of the ratio in its
-        own rounds, float64[band]; without those that failed."""
+        """The gain of each setting over today's: the median logarithm of the ratio in its own
+        rounds, float64[band]; without those that failed."""
         return {p: self._middle(p, "time_ns") for p in self.samples if p not in self.failed}
 
     def savings(self) -> dict[Point, Float64s]:
@@ -149,7 +149,7 @@ class Heat:
         return 2 * deviation * math.sqrt(2 / self.rounds)
 
     def _logs(self) -> Float64s:
-        """Of the times of all that are in: float64[setting, round, band]."""
+        """The logarithms of the times of all that are in: float64[setting, round, band]."""
         return np.log([[each.time_ns for each in self.samples[p]] for p in self.alive])
 
     def drop_losers(self) -> None:
@@ -249,7 +249,8 @@ def run_race(
 
 
 def claims(finalists: int, bands: int) -> int:
-    """How many intervals are to hold together: each finalist's in each band, and over all."""
+    """The number of intervals that are to hold together: each finalist's in each band, and over
+    all."""
     return finalists * (bands + (bands > 1))
 
 

@@ -114,7 +114,7 @@ def reads_variable(file: PluginFile, name: str) -> bool:
 
 
 def space_of_kind(plugin: str, memory: str, cores: int) -> Space:
-    """What may matter to a plugin of that name: the engine's settings, and its own variables.
+    """The space of a plugin of that name: the engine's settings, and its own variables.
 
     `memory`: where buffers are, once that is known; `cores`: of a rank.
     """
@@ -212,7 +212,7 @@ def _range(where: str, table: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _today(header: RunHeader) -> dict[str, str]:
-    """What settings are, by a launch: as they came out of options, cores and profile."""
+    """The settings of a launch: as they came out of options, cores and profile."""
     found = dict(header.environment)
     told = {name: value for name, value, _ in header.settings}
     for option in _OPTIONS.values():

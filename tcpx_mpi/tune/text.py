@@ -71,7 +71,7 @@ def number_text(value: float) -> str:
 
 
 def recommendation(tuned: Tuned, number: int) -> str:
-    """What to set in a band, or, as the last number, for all; beside today's settings."""
+    """The recommendation in a band, or, as the last number, for all; beside today's settings."""
     answer = tuned.answer
     over_all = number == len(tuned.bands)
     found = answer.compromise if over_all else answer.by_band[number]
@@ -97,13 +97,13 @@ def recommendation(tuned: Tuned, number: int) -> str:
 
 
 def titles(tuned: Tuned) -> list[str]:
-    """What is recommended: each band, the largest first, and all of several."""
+    """The titles of the recommendations: each band, the largest first, and all of several."""
     names = [f"Recommended, {band}" for band in tuned.bands]
     return [*names, "Recommended, all sizes"] if len(names) > 1 else names
 
 
 def remarks(tuned: Tuned) -> list[tuple[str, str]]:
-    """What a reader must know of the answer, (title, text); what is in doubt first."""
+    """The remarks on the answer, (title, text); what is in doubt first."""
     answer, found = tuned.answer, []
     if answer.drift is not None:
         found.append(
@@ -129,7 +129,7 @@ def remarks(tuned: Tuned) -> list[tuple[str, str]]:
 
 
 def answer_lines(tuned: Tuned, columns: int | None) -> list[str]:
-    """What `tcpx-mpi tune` prints, the recommendations last; within `columns`, if given."""
+    """The output of `tcpx-mpi tune`, the recommendations last; within `columns`, if given."""
     lines = [f"# tune: {tuned.what()}", f"# {tuned.how()}"]
     for number in reversed(range(len(tuned.bands))):
         lines += ["#", *_table(tuned, number, columns)]

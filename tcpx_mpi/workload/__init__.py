@@ -1,4 +1,4 @@
-"""What a run sends, worked out once: its rows, what runs in each, and why it cannot be.
+"""The workload of a run, worked out once: its rows, what runs in each, and why it cannot be.
 
 `workload_of(settings, ranks)` is asked by admission, by every rank, and by a simulation; planner,
 measurement and baselines take what it gives.

@@ -49,7 +49,7 @@ def require_memory(s: Settings, world: int, patterns: Callable[[], Iterable[Patt
 
 
 def turn_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int, chunk_bytes: int) -> int:
-    """What an iteration's own schedule takes on a rank: the chunks of one, where they differ."""
+    """The memory of an iteration's own schedule on a rank: the chunks of one, if they differ."""
     if pattern.turn is None:
         return 0
     return _bytes_of(pattern, rank, world, size_bytes, chunk_bytes)

@@ -43,7 +43,7 @@ def require_options(settings: Settings, program: Program) -> None:
 
 
 def _require_open_loop(settings: Settings, program: Program) -> None:
-    """What --rate cannot be with."""
+    """Refuses what --rate cannot be with."""
     if settings.rate is None:
         return
     if not program.first().open_loop:
@@ -113,7 +113,7 @@ def _require_no_turns(settings: Settings) -> None:
 
 
 def require_groups(settings: Settings, program: Program, world: int) -> int:
-    """How many ranks a group has."""
+    """The number of ranks of a group. Raises UsageError for groups that cannot be."""
     if not settings.groups():
         return world
     variable = "NCCL_TESTS_SPLIT" if settings.split else "NCCL_TESTS_SPLIT_MASK"

@@ -1,4 +1,4 @@
-"""What a row does on one rank: its schedule, where its payload stands, what must come out."""
+"""The work of a row on one rank: its schedule, where its payload stands, what must come out."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class RowWork:
     turn: Callable[[int], RowWork] | None = None
 
     def of_batch(self, first: int, count: int) -> list[RowWork]:
-        """What the iterations of a batch do: one for all, or one each."""
+        """The work of the iterations of a batch: one for all, or one each."""
         turn = self.turn
         return [self] if turn is None else [turn(first + number) for number in range(count)]
 
     @functools.cached_property
     def longest_bytes(self) -> int:
-        """Of the longest message between any two ranks."""
+        """The bytes of the longest message between any two ranks."""
         ranks = (
             step_bytes(
                 self.pattern.schedule(rank, self.world),
@@ -81,7 +81,7 @@ class RowWork:
         return int(lengths[np.isin(op, RECEIVE_OPS)].sum())
 
     def remote_bytes(self, here: Callable[[int], bool]) -> int:
-        """What goes to, or comes from, ranks that are not `here`."""
+        """The bytes to, or from, ranks that are not `here`."""
         peers = self.schedule.column(Column.PEER).tolist()
         steps = zip(self._lengths[1].tolist(), peers, strict=True)
         return sum(length for length, peer in steps if peer >= 0 and not here(peer))

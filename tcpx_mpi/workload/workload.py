@@ -41,7 +41,7 @@ _SCALED = {"avg": Scaled.AFTER, "mulsum": Scaled.BEFORE}
 
 @dataclass(frozen=True)
 class Variant:
-    """What the rows of one scan through the sizes have in common."""
+    """The common part of the rows of one scan through the sizes."""
 
     type_name: str = RowFacts.type_name
     #: Of an operation, or what the redop column has in its place.
@@ -57,7 +57,7 @@ def workload_of(settings: Settings, ranks: int) -> Workload:
 
 
 class Workload:
-    """What rows a run has, and the patterns of each; pure, once its matrix is read."""
+    """The rows of a run, and the patterns of each; pure, once its matrix is read."""
 
     def __init__(self, settings: Settings, world: int) -> None:
         self.settings = settings
@@ -108,7 +108,7 @@ class Workload:
         return len(self.variants) * len(self.rounds)
 
     def facts(self, variant: Variant, size_bytes: int) -> dict[str, Any]:
-        """What the facts of a row have of the program, for a size that was asked for."""
+        """The part of a row's facts that the program gives, for a size that was asked for."""
         element = ElementType.of_label(variant.type_name).bytes
         form = self._form(self.algos[0], element_bytes=element)
         shown = self.program.division(size_bytes, element, self.group_size, form)
@@ -120,7 +120,7 @@ class Workload:
         }
 
     def runs(self, facts: RowFacts) -> list[Pattern]:
-        """What a row runs: out of place, and in place if nccl-tests has that; a pattern with a
+        """The runs of a row: out of place, and in place if nccl-tests has that; a pattern with a
         load first alone.
         """
         pattern = self.pattern(facts)
@@ -193,7 +193,7 @@ class Workload:
         return dataclasses.replace(first, schedule=schedule, notes=notes)
 
     def fingerprint(self) -> str:
-        """What all ranks must have alike beside their settings; "" for nothing."""
+        """The values that all ranks must have alike beside their settings; "" for none."""
         if self._sequence:
             # Thousands of numbers, that nobody reads in an error.
             return f"sequence={hashlib.sha256(repr(self._sequence).encode()).hexdigest()}"

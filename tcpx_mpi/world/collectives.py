@@ -1,4 +1,4 @@
-"""What all ranks do together: exchange, agree, start at once. Each call has its deadline.
+"""The collective acts of all ranks: exchange, agree, start at once. Each call has its deadline.
 
 Every collective is non-blocking and polled with a deadline, so that a rank that hangs is named
 instead of hanging all.

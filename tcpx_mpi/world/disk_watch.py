@@ -71,7 +71,7 @@ class DiskWatch:
                 self._path = ""
 
     def look(self) -> None:
-        """What the thread does each time: nothing, unless a write takes long."""
+        """The thread's look each time: it does nothing, unless a write takes long."""
         with self._lock:
             took = self._clock() - self._since
             if not self._path or took < ANSWERS_S:

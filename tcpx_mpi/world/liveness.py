@@ -50,7 +50,7 @@ _BEGUN_TAG = 8
 
 @dataclass(frozen=True)
 class Answer:
-    """What a rank says at a roll call: its exit code, one line, and a report of any length."""
+    """A rank's answer at a roll call: its exit code, one line, and a report of any length."""
 
     rank: int
     exit_code: int
@@ -211,8 +211,8 @@ class RollCall:
             yield peer
 
     def present(self, ended: Collection[int]) -> dict[int, list[int]]:
-        """Of ranks that a launcher ends: tell the others that this one is there, and which ranks it
-        has seen `ended`; by rank what those say that are there, too, within PRESENCE_S."""
+        """Tells the other ranks, if a launcher ends them, that this one is there, and which ranks
+        it has seen `ended`; by rank what those say that are there, too, within PRESENCE_S."""
         blob = np.frombuffer(json.dumps([self.rank, sorted(ended)]).encode(), dtype=np.uint8)
         others = set(range(self.size)) - {self.rank, *ended}
         self._signs += [self._comm.Isend(blob, dest=peer, tag=_HERE_TAG) for peer in others]

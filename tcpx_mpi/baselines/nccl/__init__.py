@@ -101,7 +101,7 @@ def prepare(
 
 
 def _what(workload: Workload, arithmetic: Arithmetic) -> str:
-    """What is called, and the rows in which it is not, where that is a collective."""
+    """The NCCL call, and the rows in which it is not used, if that is a collective."""
     if not (call := workload.program.nccl_call):
         return ""
     parts = [call, arithmetic.lacks_text(workload)]
@@ -134,7 +134,7 @@ def _connected(
 
 @contextmanager
 def _named(preset: str) -> Iterator[None]:
-    """What fails in a companion before anything is measured ends the run with that."""
+    """Ends the run with the fault of a companion that fails before anything is measured."""
     try:
         yield
     except CompanionFailed as error:

@@ -1,4 +1,4 @@
-"""What a companion process calls to move bytes: NCCL by CuPy, or a stand-in without a GPU.
+"""The calls by which a companion process moves bytes: NCCL by CuPy, or a stand-in without a GPU.
 
 A backend is a module with `open_backend(gpu_pci) -> Backend`.
 """
@@ -69,7 +69,7 @@ class Backend(Protocol):
         ncclGetVersion has it; "capability": of the GPU, 90 for 9.0."""
 
     def unique_id(self) -> Any:
-        """What all ranks must have from one of them to `connect`; it can be pickled."""
+        """The id that all ranks must have from one of them to `connect`; it can be pickled."""
 
     def connect(self, unique_id: Any, rank: int, world: int) -> None:
         """Collective over the companions: make the communicator."""

@@ -38,7 +38,7 @@ class Channel:
         self.flush(None)
 
     def post(self, message: object) -> None:
-        """What `flush` sends."""
+        """Queues a message for `flush`."""
         body = pickle.dumps(message, protocol=5)
         self._outgoing += _LENGTH.pack(len(body)) + body
 

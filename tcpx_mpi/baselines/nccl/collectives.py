@@ -97,7 +97,7 @@ def _copies(layout: Layout, buffer: BufferId, copies: int) -> _Copies:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What NCCL can compute on all GPUs of a run."""
+    """The arithmetic that NCCL can do on all GPUs of a run."""
 
     #: As ncclGetVersion has it: 22703 is 2.27.3.
     version: int

@@ -37,7 +37,7 @@ _SAID = "NCCL_DEBUG"
 
 
 def nccl_variables(preset: str, own: Sequence[str], interface: str) -> dict[str, str]:
-    """What is set for NCCL: what holds it to TCP, the preset, then the user's KEY=VALUE."""
+    """NCCL's variables: those that hold it to TCP, the preset's, then the user's KEY=VALUE."""
     # The name alone would be a prefix to NCCL, which eth10 has too.
     where = {"NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
     users = dict(setting.split("=", 1) for setting in own)
@@ -45,7 +45,7 @@ def nccl_variables(preset: str, own: Sequence[str], interface: str) -> dict[str,
 
 
 def apart(node: str, turn: int) -> dict[str, str]:
-    """What is set for the rank that is number `turn` on its GPU, from 0.
+    """The variables for the rank that is number `turn` on its GPU, from 0.
 
     NCCL takes a GPU of a host once, though over TCP ranks could share it: those after the first
     have a host of their own to it.

@@ -103,7 +103,7 @@ class CompanionProcess:
             raise self._gone() from None
 
     def result(self, message: Any) -> Any:
-        """What is in an answer. Raises CompanionFailed for one that says that it failed."""
+        """The content of an answer. Raises CompanionFailed for one that says that it failed."""
         kind, content = message
         if kind == DONE:
             return content

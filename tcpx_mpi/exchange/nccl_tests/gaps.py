@@ -57,7 +57,7 @@ def _passes(log: Log) -> list[tuple[tuple[str, str, int], list[int]]]:
 
 
 def _after(log: Log, last: int) -> int:
-    """How many sizes were asked for beyond this one."""
+    """The number of sizes that were asked for beyond this one."""
     if log.asked_count() > MOST_SIZES:
         return log.asked_count()
     return sum(size > last for size in log.asked_sizes())

@@ -1,4 +1,4 @@
-"""What nccl-tests printed or wrote: packed or not, from a file or a pipe, in any encoding."""
+"""The output of nccl-tests: packed or not, from a file or a pipe, in any encoding."""
 
 from __future__ import annotations
 

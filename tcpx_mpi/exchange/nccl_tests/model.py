@@ -80,7 +80,7 @@ class Log:
     sha256: str = ""
 
     def asked_count(self) -> int:
-        """How many sizes one pass has as asked for; 0 where the log does not say."""
+        """The number of sizes of one pass as asked for; 0 if the log does not say."""
         if not 0 <= self.min_bytes <= self.max_bytes:
             return 0
         if self.step_factor > 1 and self.min_bytes > 0:

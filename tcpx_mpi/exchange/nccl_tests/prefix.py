@@ -1,4 +1,4 @@
-"""What stands before each line of a log, the rank of srun -l, a host, a time, a number, a quote's
+"""The text before each line of a log, the rank of srun -l, a host, a time, a number, a quote's
 mark; and what mpirun wrote into the middle of one.
 """
 

@@ -88,7 +88,7 @@ class Titles:
                         tuple(sides))  # fmt: skip
 
     def notes(self) -> list[str]:
-        """What of the table is not imported, or means something else."""
+        """The columns of the table that are not imported, or mean something else."""
         notes = []
         if _PER_ITERATION in self.figures:
             notes.append("the per-iteration columns of the log (-I) are not imported")

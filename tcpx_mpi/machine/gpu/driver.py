@@ -23,7 +23,7 @@ def extra_for(major: int) -> str:
 
 
 def how_to_install_cupy() -> str:
-    """What to type where CuPy is missing."""
+    """The command that installs the missing CuPy."""
     return f"pip install 'tcpx-mpi[{extra_for(cuda_major())}]'"
 
 

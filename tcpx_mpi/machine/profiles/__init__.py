@@ -122,7 +122,7 @@ class Profile:
                     )
 
     def mpi_variables(self) -> list[tuple[str, str]]:
-        """What keeps Open MPI on the control NIC, for the ranks and for mpirun."""
+        """The variables that keep Open MPI on the control NIC, for the ranks and for mpirun."""
         return [(name, self.control_nic) for name in MPI_VARIABLES if self.control_nic]
 
     def variables(self, topology: Topology) -> list[tuple[str, str]]:

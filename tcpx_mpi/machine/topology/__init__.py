@@ -1,4 +1,4 @@
-"""What this machine has: host identity, CPUs, NUMA nodes, GPUs, NICs, limits. Impure, small.
+"""This machine: host identity, CPUs, NUMA nodes, GPUs, NICs, limits. Impure, small.
 
 `read_host` is what every rank tells the others; `read_topology` what placement on this node needs.
 """

@@ -57,7 +57,8 @@ def gpus_on_pci(devices: str = "/sys/bus/pci/devices") -> list[str]:
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
-    """What CUDA makes of CUDA_VISIBLE_DEVICES: numbers or UUIDs, up to the first that is none."""
+    """The GPUs that CUDA takes from CUDA_VISIBLE_DEVICES: numbers or UUIDs, up to the first that is
+    none."""
     if visible is None:
         return list(gpus)
     chosen: list[Gpu] = []

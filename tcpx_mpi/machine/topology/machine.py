@@ -48,7 +48,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Limits:
-    """What this process may use of the machine."""
+    """The limits of the machine for this process."""
 
     #: CPUs of the affinity mask.
     affinity: tuple[int, ...]
@@ -116,7 +116,7 @@ class Topology:
         return next((node.number for node in self.numa_nodes if cpu in node.cpus), -1)
 
     def distance(self, gpu: Gpu, nic: Nic) -> tuple[Distance, int]:
-        """How far a NIC is from a GPU, and their common PCI bridges."""
+        """The distance of a NIC from a GPU, and their common PCI bridges."""
         return distance(
             gpu.path, self.numa_of(gpu.numa_node), nic.path, self.numa_of(nic.numa_node)
         )

@@ -10,7 +10,7 @@ _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 
 class Distance(enum.IntEnum):
-    """How far a GPU is from a NIC, the nearest first."""
+    """The distance of a GPU from a NIC, the nearest first."""
 
     SAME_SWITCH = 0
     SAME_ROOT = 1
@@ -65,7 +65,7 @@ def distance(path: str, numa_node: int, other: str, other_numa_node: int) -> tup
 
 
 def bridges_of(path: str) -> list[str]:
-    """What is above a device, from its host bridge down: pci0000:00, then PCI bridges."""
+    """The bridges above a device, from its host bridge down: pci0000:00, then PCI bridges."""
     parts = pci_function(path).split("/")
     for index, part in enumerate(parts):
         if _HOST_BRIDGE.fullmatch(part):

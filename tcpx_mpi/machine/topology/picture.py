@@ -43,7 +43,7 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _devices(topology: Topology, numa_node: int) -> list[str]:
-    """What is on a NUMA node, as a tree of PCI bridges; -1: what is on none that is known."""
+    """The devices of a NUMA node, as a tree of PCI bridges; -1: those of no known node."""
     known = {node.number for node in topology.numa_nodes}
     placed: list[_Placed] = []
     for gpu in topology.gpus:
@@ -110,7 +110,7 @@ def _limits(topology: Topology) -> list[str]:
 
 
 def _warnings(topology: Topology) -> list[str]:
-    """What TCPX makes of a NIC that states no NUMA node."""
+    """The warnings on NICs that state no NUMA node."""
     nowhere = [nic.name for nic in topology.nics if nic.pci and nic.numa_node < 0]
     if not nowhere or len(topology.numa_nodes) < 2:
         return []

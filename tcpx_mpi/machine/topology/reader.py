@@ -54,7 +54,7 @@ def read_topology(tree: Tree) -> Topology:
 
 
 def gpu_facts(gpus: Sequence[Gpu]) -> list[dict[str, str]]:
-    """What a recorded tree keeps of the GPUs, because no file of the system tells it."""
+    """The facts that a recorded tree keeps of the GPUs, as no file of the system has them."""
     return [{"name": gpu.name, "uuid": gpu.uuid, "pci": gpu.pci} for gpu in gpus]
 
 
@@ -179,7 +179,7 @@ def _cgroup_paths(tree: Tree) -> dict[str, str]:
 
 
 def _directories(paths: dict[str, str], controller: str) -> list[str]:
-    """Where limits of a controller are: from the process's own cgroup up to the root.
+    """The folders with limits of a controller: from the process's own cgroup up to the root.
 
     A container sees its own cgroup as the root, whatever path the kernel tells it.
     """

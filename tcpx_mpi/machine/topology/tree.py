@@ -1,4 +1,4 @@
-"""Where topology is read from: this machine's /sys and /proc, or what was read of another machine.
+"""The source of the topology: this machine's /sys and /proc, or what was read of another machine.
 
 All reading goes through a tree, so that a recorded machine is read by the same code.
 """
@@ -58,7 +58,7 @@ class Tree:
         return int(text) if whole else unknown
 
     def field(self, path: str, name: str) -> str:
-        """What follows the first `name:` of a file of such lines; only that line is remembered."""
+        """The text after the first `name:` of a file of such lines; only that is remembered."""
         for line in (self._read(path) or "").splitlines():
             key, colon, value = line.partition(":")
             if colon and key.strip() == name:
@@ -68,7 +68,7 @@ class Tree:
         return ""
 
     def names(self, path: str) -> list[str]:
-        """What a directory lists, sorted."""
+        """The names in a directory, sorted."""
         try:
             return sorted(os.listdir(path))
         except OSError:
@@ -139,7 +139,7 @@ class RecordedTree(Tree):
         self._paths = sorted([*self._recorded_files, *self._recorded_links])
 
     def names(self, path: str) -> list[str]:
-        """What was found in a directory, sorted."""
+        """The names that were found in a directory, sorted."""
         prefix = f"{path}/"
         found: dict[str, None] = {}
         for at in range(bisect_left(self._paths, prefix), len(self._paths)):

@@ -126,7 +126,7 @@ def _link_map(fleet: Fleet) -> HeatMap:
 
 
 def _distribution(fleet: Fleet) -> Plot:
-    """How many NICs have which bandwidth."""
+    """The number of NICs at each bandwidth."""
     rates = np.array([nic.gb_per_s for nic in fleet.nics.values()])
     heading = "Distribution over NICs"
     with empty_axes("fleet-distribution", 220) as plot:

@@ -96,7 +96,7 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
 
 
 def _slow(findings: Sequence[RunFinding]) -> list[Finding[str]]:
-    """Who is slow, or that it cannot be told: the figures are right, and not those of all."""
+    """The stragglers, or that they cannot be told: the figures are right, and not those of all."""
     return [
         Finding(Severity.DOUBTFUL, each.title, f"{each.title}: {each.text}.")
         for each in findings
@@ -105,7 +105,7 @@ def _slow(findings: Sequence[RunFinding]) -> list[Finding[str]]:
 
 
 def _launches(run: Run) -> dict[str, Any]:
-    """Of a file of several: how they vary, and each of them."""
+    """The launches of a file of several: how they vary, and each of them."""
     sides = [side_of(run)]
     return {
         "spread": spread_table(run),

@@ -127,7 +127,7 @@ def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
 def distribution_plots(
     header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
 ) -> list[Plot]:
-    """How the iterations of each rank spread, in a few rows from the smallest to the largest."""
+    """The spread of each rank's iterations, in a few rows from the smallest to the largest."""
     # The first of each size: cycles repeat the sizes.
     by_size: dict[int, tuple[Row, RowSummary]] = {}
     for row, summary in zip(rows, summaries, strict=True):
@@ -142,7 +142,7 @@ def distribution_plots(
 
 
 def setup_plot(setup: SetupTimes) -> Plot | None:
-    """What each rank's longest call of each phase took; None without set-up times."""
+    """The longest call of each phase on each rank; None without set-up times."""
     phases = setup.phases()
     if not phases:
         return None

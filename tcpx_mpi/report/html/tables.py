@@ -138,7 +138,7 @@ def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
 
 
 def baselines_table(header: RunHeader) -> Table | None:
-    """What ran beside the plugin, and how it was set; None if nothing did."""
+    """The baselines and their settings; None if there are none."""
     if not header.baselines:
         return None
     return Table(
@@ -233,7 +233,7 @@ def pairs_table(caption: str, pairs: Mapping[str, str]) -> Table:
 
 
 def findings_table(findings: Sequence[RunFinding]) -> Table:
-    """What the run says of itself; a matrix has a table of its own."""
+    """The findings on the run; a matrix has a table of its own."""
     said = [finding for finding in findings if finding.text]
     shown = said[:LINES_SHOWN]
     return Table(
@@ -247,7 +247,7 @@ def findings_table(findings: Sequence[RunFinding]) -> Table:
 
 
 def matrix_table(matrix: Matrix, world: int) -> Table:
-    """Who sent to whom how fast, where pairs met one by one."""
+    """The bandwidth from each rank to each other one, if pairs met one by one."""
     size, links = matrix.size_bytes, matrix.links
 
     def cell(link: Link) -> str:
@@ -283,7 +283,7 @@ def _ratio_line(summary: RowSummary, ratio: Ratio) -> Line:
 
 
 def _decided(ratio: Ratio) -> str:
-    """What the interval says; nothing if 1 lies in it."""
+    """The interval's verdict; nothing if 1 lies in it."""
     if ratio.void:
         return f"void: {ratio.void}"
     if not math.isfinite(ratio.ci_low):

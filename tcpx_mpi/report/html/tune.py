@@ -116,7 +116,7 @@ def _front_plot(tuned: Tuned, number: int) -> Plot | None:
 def _place(
     tuned: Tuned, each: Finalist, number: int, base: tuple[float, float]
 ) -> tuple[float, float]:
-    """Where a setting stands: by its ratios to the default, whose intervals are drawn."""
+    """The place of a setting: by its ratios to the default, whose intervals are drawn."""
     if not each.contests:
         return base
     contest = each.contests[number]

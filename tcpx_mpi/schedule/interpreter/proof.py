@@ -1,4 +1,4 @@
-"""What a pattern promises, held against what its schedules do."""
+"""The proof: a pattern's promise against what its schedules do."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _check_elements(
 
 @dataclass(frozen=True, eq=False)
 class _Promise:
-    """What a RECV buffer must hold, as values of the model; NONE where nothing may be written."""
+    """The content of a RECV buffer, as values of the model; NONE if nothing may be written."""
 
     codes: OriginCodes
     values: Int64s
@@ -128,14 +128,14 @@ class _Promise:
         return named
 
     def text(self, byte: int) -> str:
-        """What a byte must be, in words."""
+        """The wanted byte, in words."""
         origins = self._members_of(byte)
         if len(origins) < 2:
             return self.codes.text(int(self.values[byte]))
         return f"the reduction of {len(origins)} origins"
 
     def found_text(self, byte: int, found: int) -> str:
-        """What was found in place of it."""
+        """The found byte, in words."""
         if len(members := self._members_of(byte)) < 2:
             return self.codes.text(found)
         strangers = self.members.tolist()

@@ -80,7 +80,7 @@ class _Before:
     whole: int = 0
 
     def how(self, step: int) -> Wait | None:
-        """How the step waits for another one; None: not at all."""
+        """The way that the step waits for another one; None: not at all."""
         if self.whole >> step & 1:
             return Wait.WHOLE
         return Wait.CHUNK if self.any >> step & 1 else None

@@ -18,7 +18,8 @@ _REPORTED_WAITS = 12
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the ranks hold at the end, and how much was outstanding at most on any one queue."""
+    """The outcome: the ranks' bytes at the end, and how much was outstanding at most on any one
+    queue."""
 
     values: list[list[Int64s]]  # [rank][iteration]: the RECV buffer, as values of the model
     codes: OriginCodes

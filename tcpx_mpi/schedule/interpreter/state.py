@@ -49,7 +49,7 @@ class Message:
 
 @dataclass(eq=False)
 class Queue:
-    """What one rank does on one channel in one direction, in order; again in each iteration."""
+    """The steps of one rank on one channel in one direction, in order; again in each iteration."""
 
     rank: int
     op: Op  # SEND, RECV (of all that receives) or COPY (of all local steps)
@@ -112,7 +112,8 @@ class State:
         return None
 
     def message(self, queue: Queue) -> Message:
-        """What the head of a queue posts. Raises ScheduleError if it reads unwritten bytes."""
+        """The message that the head of a queue posts. Raises ScheduleError if it reads unwritten
+        bytes."""
         iteration, step, chunk = self.head(queue)
         start = chunk * self.chunk_bytes
         length = min(self.chunk_bytes, int(self.sizes.length[step]) - start)
@@ -151,7 +152,7 @@ class State:
         return f"{step}, chunk {message.chunk} of iteration {message.iteration}"
 
     def waits(self, queue: Queue) -> list[str]:
-        """What a queue waits for, in words: its oldest outstanding request and its head."""
+        """The wait of a queue, in words: its oldest outstanding request and its head."""
         found = []
         if queue.outstanding:
             oldest = self.text(queue.outstanding[0])

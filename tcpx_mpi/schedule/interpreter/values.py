@@ -1,4 +1,4 @@
-"""What a byte of the model holds, as one number, so that bytes are moved and folded as int64s.
+"""The values of the model's bytes, one number each, so that bytes are moved and folded as int64s.
 
     -1      nobody wrote it
     0...    one origin: iteration, rank and offset in the payload of that rank
@@ -52,7 +52,7 @@ class OriginCodes:
 
 
 def reduced(one: Int64s, other: Int64s) -> Int64s:
-    """What a reduction makes of two values, both of which were written."""
+    """The reduction of two values, both of which were written."""
     return _value(_number(one) + _number(other))
 
 
@@ -70,14 +70,14 @@ def reduced_at(places: Int64s, values: Int64s, size: int) -> Int64s:
 
 
 def scaled(values: Int64s) -> Int64s:
-    """What a scaling makes of values, which were written."""
+    """The scaling of values, which were written."""
     return _value(_mixed(_number(values) ^ _OF_SCALED))
 
 
 def difference_text(
     codes: OriginCodes, found: int, wanted: int, members: Iterable[int], strangers: Sequence[int]
 ) -> str:
-    """How a folded value differs from the wanted one, whose members are known.
+    """The difference of a folded value from the wanted one, whose members are known.
 
     `members` are values as they are folded; `strangers` are origins that may have got in.
     """

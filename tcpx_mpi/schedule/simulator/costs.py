@@ -1,4 +1,4 @@
-"""What a message costs on the network that is simulated."""
+"""The costs of a message on the simulated network."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Costs:
     ns_a_reduced_byte: float = 0.0
 
     def at_nic_ns(self, chunk_bytes: int) -> float:
-        """How long a chunk takes a NIC, on its way out or in."""
+        """The time that a chunk takes a NIC, on its way out or in."""
         return self.overhead_ns + chunk_bytes * self.ns_a_byte

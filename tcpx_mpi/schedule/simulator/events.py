@@ -137,7 +137,7 @@ class Events:
         self._at(ends, _CAME, chunk)
 
     def _reducing_ns(self, chunk: _Chunk) -> float:
-        """How much longer the next chunk of a queue comes in because it is reduced."""
+        """The time that the next chunk of a queue takes longer because it is reduced."""
         queue = chunk[0].partner
         assert queue is not None
         step = queue.items[queue.coming % len(queue.items)][0]

@@ -27,7 +27,7 @@ _MANY_RANKS = 2048
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a pattern takes and needs; times are means of the iterations, over the ranks that
+    """The time and the needs of a pattern; times are means of the iterations, over the ranks that
     receive."""
 
     mean_ns: float
@@ -97,7 +97,8 @@ def _mean_ns(ends_ns: Sequence[float], iterations: int) -> float:
 
 
 def _refuse_steps(pattern: Pattern, world: int) -> None:
-    """What is too much even before it is cut into chunks; roots are among the first and last."""
+    """Refuses what is too much even before it is cut into chunks; roots are among the first and
+    last."""
     ends = {0, world // 2, world - 1}
     least = min(pattern.schedule(rank, world).steps for rank in ends)
     if least * world > 2 * MOST_CHUNKS:
