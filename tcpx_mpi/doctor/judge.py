@@ -14,7 +14,7 @@ from functools import cache
 
 from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
-from tcpx_mpi.doctor.signatures import Match, matches
+from tcpx_mpi.doctor.signatures import Match, matches, unknown_warnings
 from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Finding, Severity, worst_first
@@ -79,6 +79,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         *ends,
         *known,
         *_unknown(job),
+        *_other_warnings(job, lines),
         *_missing_ranks(job),
         *_two_versions(job),
         *_versions(job, versions, [recipe for recipe in recipes if recipe.family == family]),
@@ -202,7 +203,7 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
             continue
         early = [line for line in match.lines if not had(line.rank, signature.effect)]
         evidence = (early or match.lines)[0]
-        who = f"{_who(job.owners[evidence.rank][:1])}: " if evidence.rank else ""
+        who = f"{_speaker(job, evidence.rank)}: " if evidence.rank else ""
         what = f"failed before it had connected: {signature.what}" if early else signature.what
         yield _found(
             BAD if early else DOUBTFUL,
@@ -212,6 +213,13 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
             evidence,
             match.times,
         )
+
+
+def _speaker(job: Job, rank: Rank) -> str:
+    """The rank of a line; of a process with several GPUs the line's own name, as its owner by the
+    process may be another of them."""
+    facts = job.owners[rank][0]
+    return str(facts if rank.device in ("", facts.rank.device) else rank)
 
 
 def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding]:
@@ -285,6 +293,23 @@ def _unknown(job: Job) -> Iterable[LogFinding]:
                 DOUBTFUL, f"nothing says whether a connection {why}", remedy, "certain", line
             )
             return
+
+
+def _other_warnings(job: Job, lines: Sequence[Line]) -> Iterable[LogFinding]:
+    """The warnings that no signature knows, in the words of who gave them; the first few."""
+    found = unknown_warnings(lines)
+    for number, alike in enumerate(found[:_NAMED], 1):
+        left = len(found) - _NAMED if number == _NAMED else 0
+        more = f"; {left} more kinds are in the log" if left > 0 else ""
+        ranks = {line.rank for line in alike}
+        who = f"{alike[0].rank}: " if len(ranks) == 1 else ""
+        yield _found(
+            DOUBTFUL,
+            f"{who}a warning that is not known here{more}",
+            "the source of who printed it says more",
+            evidence=alike[0],
+            times=len(alike),
+        )
 
 
 def _missing_ranks(job: Job) -> Iterable[LogFinding]:

@@ -80,6 +80,16 @@ def matches(lines: Sequence[Line]) -> list[Match]:
     ]
 
 
+def unknown_warnings(lines: Sequence[Line]) -> list[list[Line]]:
+    """The warnings of NCCL and its plugins that no signature fits, each kind with its lines."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        text = _NUMBERS.sub("10", line.text)
+        if line.level == "WARN" and text and _first(text, True) is None:
+            found.setdefault(text, []).append(line)
+    return [*found.values()]
+
+
 @lru_cache(maxsize=1 << 14)
 def _first(text: str, by_nccl: bool) -> Signature | None:
     """The first that fits."""

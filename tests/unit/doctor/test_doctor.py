@@ -319,3 +319,31 @@ def test_a_signature_has_the_line_that_its_source_prints(known: signatures.Signa
 def test_what_a_rank_printed_cannot_steer_the_terminal() -> None:
     printed = printed_lines(verdict_of(nccl_line("INFO Using network Socket\x9b2J\u202e")))
     assert all(line.isprintable() for line in printed)
+
+
+def test_a_warning_that_no_signature_knows_is_shown_in_its_own_words() -> None:
+    head = "node-1:82:2548 [0] "
+    chosen = [
+        f"{head}NCCL INFO Using network Libfabric",
+        f"{head}NCCL INFO comm 0x1 rank 0 nranks 1",
+    ]
+    warnings = [
+        f"{head}some_call:{n} NCCL WARN NET/OFI {what} failed for 0x7f{n}: Invalid argument"
+        for n in (10, 20)
+        for what in ("Creating an endpoint", "Opening an AV", "a third", "a fourth", "a fifth")
+    ]
+    findings = verdict_of([*chosen, *warnings]).findings
+    strange = [finding for finding in findings if "not known here" in finding.text]
+    assert [finding.evidence and finding.evidence.times for finding in strange] == [2, 2, 2, 2]
+    assert strange[0].text == "node-1 pid 82 [0]: a warning that is not known here"
+    assert "NET/OFI Creating an endpoint failed" in str(strange[0].evidence)
+    assert strange[-1].text.endswith("; 1 more kinds are in the log")
+
+
+def test_a_failure_of_a_process_with_several_gpus_is_named_as_its_line_is() -> None:
+    lines = [
+        "node-1:39:75 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to h<4> failed",
+        "node-1:39:49 [5] NCCL INFO Channel 20 : 5[5] -> 4[4] via SHM/direct/direct",
+    ]
+    (failed,) = [f for f in verdict_of(lines).findings if "could not connect" in f.text]
+    assert failed.text.startswith("node-1 pid 39 [0]: failed before it had connected")
