@@ -223,11 +223,11 @@ def _speaker(job: Job, rank: Rank) -> str:
 
 
 def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding]:
-    """The findings of signatures. A cause counts for ranks that are not on the fast path."""
+    """The findings of signatures. A cause (no plugin, no device) counts for ranks on sockets."""
 
     def is_slow(line: Line) -> bool:
         owners = job.owners[line.rank] if line.rank is not None else job.with_network
-        return any(job.on_sockets(f) or (f.staged and not f.direct) for f in owners)
+        return any(map(job.on_sockets, owners))
 
     for match in known:
         signature, lines, times = match.signature, match.lines, match.times

@@ -347,3 +347,12 @@ def test_a_failure_of_a_process_with_several_gpus_is_named_as_its_line_is() -> N
     ]
     (failed,) = [f for f in verdict_of(lines).findings if "could not connect" in f.text]
     assert failed.text.startswith("node-1 pid 39 [0]: failed before it had connected")
+
+
+def test_a_plugin_that_is_not_there_is_no_cause_of_staged_connections_over_infiniband() -> None:
+    lines = [
+        nccl_line("INFO NET/Plugin : No plugin found (libnccl-net.so), using internal one"),
+        nccl_line("INFO Ring 00 : 1[41000] -> 0[1b000] [receive] via NET/IB/0"),
+    ]
+    off = [f.text for f in verdict_of(lines).findings if f.severity is BAD]
+    assert off == ["h0 pid 100 [0]: all connections are staged in host memory (no GDRDMA)"]
