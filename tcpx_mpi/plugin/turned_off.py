@@ -28,8 +28,8 @@ from tcpx_mpi.units import format_size
 #: What each of them gives itself.
 _VARIABLES = {WORKERS_VARIABLE: "workers", THREADS_VARIABLE: "workers"}
 _FIELDS = {"progress_threads": "progress threads", "channels": "channels", "chunk_bytes": "chunk"}
-#: What it was once: two channels in place of 14, between GPUs of one host.
-_MEASURED = "; by such a fall a ring of 64 MiB in GPU memory went from 18.3 to 2.8 GB/s"
+#: SOFTTCPX_WORKERS=2, so 2 channels in place of 16; medians of 3 launches (performance.md).
+_MEASURED = "; a ring of 64 MiB on 2 H100s fell from 17.9 to 6.4 GB/s by 2 channels in place of 16"
 
 
 def turned_off(
