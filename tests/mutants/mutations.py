@@ -135,7 +135,7 @@ MUTATIONS = (
              "conform lost-sender",
              "RecvComm::judge_losses", r"!losing_ \|\|", "true || !losing_ ||"),
     Mutation("odd_sizes_refused", "Memory is registered in whole pages only.", "conform register",
-             "reg_mr", r"(?<=!is_direct\(\) &&\n      \()(?=reinterpret)", "odd_size || "),
+             "reg_mr", r"data == nullptr && size > 0", "odd_size || (data == nullptr && size > 0)"),
     Mutation("descriptors_kept", "What is closed stays open.", "conform given-back",
              "reset", r"if \(fd_ >= 0\) ::close\(fd_\);", ""),
     Mutation("listener_closes_last", "A listener does not close while a comm is open.",
