@@ -91,7 +91,7 @@ def test_a_hostfile_is_read_as_its_launcher_reads_it(
     case: hostfile_cases.Case, mpi: OtherMpi, tmp_path: Path
 ) -> None:
     """The launcher is the judge of what the unit tests promise."""
-    if hostfile_cases.told(case, mpi.name) == "":
+    if hostfile_cases.expected_of(case, mpi.name) == "":
         return  # nothing is promised
     hostfile_cases.require_expected(case, mpi.mpirun, mpi.name, tmp_path)
 
