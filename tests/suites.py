@@ -58,6 +58,11 @@ def _sanitized(sanitizer: str, runtime: str) -> Suite:
 _APT = "apt-get install --no-install-recommends"
 _DRIVER = library("libcuda.so.1", "it comes with the driver of a GPU")
 _CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the driver")
+#: Folders with tests that are marked so and that no suite of their own runs.
+_VARIANTS = (
+    "mpi", "cluster", "unit", "refplugin", "smoke", "gpu", "softtcpx", "library", "preflight",
+    "jobs", "analysis", "fuzz",
+)  # fmt: skip
 #: Of tests/nccl.
 _OVER_NCCL = ("over_softtcpx", "several_peers", "in_place", "under_tap")
 #: Of tests/cluster.
@@ -95,8 +100,8 @@ SUITES = {
         needs=(COMPILER,),
     ),
     "variants": Suite(
-        "other ways to the same lines: signals, odd plugins, large worlds and so on: 8 minutes",
-        ("-m", "variant", "mpi", "cluster", "unit", "refplugin", "smoke"),
+        "other ways to the same lines (tests/variants.py and what is marked so): 20 minutes",
+        ("-m", "variant", *_VARIANTS),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER),
     ),
@@ -137,7 +142,16 @@ SUITES = {
     ),
     "gpu": Suite(
         "everything in the memory of this machine's GPUs (no network: WHEELHOUSE=DIR)",
-        ("-p", "no:benchmark", "-n", "4", "gpu", "softtcpx/test_softtcpx_gpu*.py"),
+        (
+            "-m",
+            "variant or not variant",
+            "-p",
+            "no:benchmark",
+            "-n",
+            "4",
+            "gpu",
+            "softtcpx/test_softtcpx_gpu*.py",
+        ),
         # softtcpx's contract on the machine's own driver.
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
         needs=(_DRIVER, _CUPY, MPIRUN, COMPILER),

@@ -89,6 +89,7 @@ def test_the_copy_is_what_runs(installed_copy: BrokenCopy) -> None:
     assert place == installed_copy.folder / "tcpx_mpi", found.stderr
 
 
+@pytest.mark.variant
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("name", NATIVE)
 def test_the_sound_copy_passes_the_native_test(copy: BrokenCopy, name: str) -> None:
@@ -103,27 +104,19 @@ def test_the_sound_copy_passes_the_run(mpi_copy: BrokenCopy, run: str) -> None:
     assert mpi_copy.verdict(RUNS[run].split()) == SOUND[run]
 
 
-#: These build for 10 s and more each on 2 cores.
-#: Those that a run or a clause detects need all libraries: they are left to SUITE=mutants all.
-SLOW = (
-    "dropped_chunk", "skipped_consume", "sends_run_ahead", "window_off_by_one", "deadline_ignored",
-    "unpack_out_of_bounds", "kernel_skips_the_last_fragment",
-)  # fmt: skip
+def each(kind: str, suffixes: tuple[str, ...] = (".cc", ".h", ".cu")) -> pytest.MarkDecorator:
+    """Every broken copy that is caught in this way. All that builds is left to SUITE=mutants."""
+    return pytest.mark.parametrize(
+        "patch",
+        [
+            pytest.param(patch, id=patch.name)
+            for patch in detected_by(kind)
+            if patch.file.endswith(suffixes)
+        ],
+    )
 
 
-def each(kind: str) -> pytest.MarkDecorator:
-    """Every broken copy that is caught in this way; the slow ones in SUITE=mutants."""
-    patches = [
-        pytest.param(
-            patch,
-            id=patch.name,
-            marks=[pytest.mark.variant] * (patch.name in SLOW or kind != "native"),
-        )
-        for patch in detected_by(kind)
-    ]
-    return pytest.mark.parametrize("patch", patches)
-
-
+@pytest.mark.variant
 @pytest.mark.timeout(700)
 @each("native")
 def test_a_native_test_detects(copy: BrokenCopy, patch: Patch) -> None:
@@ -135,21 +128,39 @@ def test_a_native_test_detects(copy: BrokenCopy, patch: Patch) -> None:
     assert code not in (0, 2), f"not detected ({code}): {patch.why}"  # 2: no such test
 
 
+@pytest.mark.variant
 @pytest.mark.multirank
 @pytest.mark.timeout(700)
 @each("run")
 def test_a_run_detects(mpi_copy: BrokenCopy, patch: Patch) -> None:
-    run, expected = patch.detected_by.removeprefix("run ").split(": ")
     mpi_copy.apply(patch)
     try:
         mpi_copy.install()
-        verdict = mpi_copy.verdict([*RUNS[run].split(), *SOON])
+        is_detected_by_its_run(mpi_copy, patch)
     finally:
         mpi_copy.revert(patch)
+
+
+@pytest.mark.multirank
+@each("run", (".py",))
+def test_a_run_detects_what_is_broken_in_python(python_copy: BrokenCopy, patch: Patch) -> None:
+    run = patch.detected_by.removeprefix("run ").split(": ")[0]
+    assert python_copy.verdict(RUNS[run].split()) == SOUND[run]
+    python_copy.apply(patch)
+    try:
+        is_detected_by_its_run(python_copy, patch)
+    finally:
+        python_copy.revert(patch)
+
+
+def is_detected_by_its_run(copy: BrokenCopy, patch: Patch) -> None:
+    run, expected = patch.detected_by.removeprefix("run ").split(": ")
+    verdict = copy.verdict([*RUNS[run].split(), *SOON])
     assert verdict != SOUND[run], f"not detected: {patch.why}"
     assert re.fullmatch(expected, verdict), f"detected as something else: {verdict}"
 
 
+@pytest.mark.variant
 @pytest.mark.timeout(700)
 @each("conform")
 def test_a_clause_detects(copy: BrokenCopy, patch: Patch) -> None:

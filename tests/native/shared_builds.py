@@ -1,49 +1,46 @@
-"""What several folders of tests take from build/copy, where native tests and mutants are made."""
+"""What several folders of tests take from the build of `make setup`: native tests, and the stand-in
+for the CUDA driver."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import shutil
+import sys
+import sysconfig
 from pathlib import Path
 
-from broken_copy import REPOSITORY, BrokenCopy
-from build_native import required_tools
+from build_native import REPOSITORY, configure, make, required_tools
 
-_FAKECUDA = REPOSITORY / "build" / "fakecuda"
+_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
+#: Where pip has compiled the package (`build-dir` of pyproject.toml).
+_PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+BUILD = REPOSITORY / "build" / f"{_TAG}-{_TAG}-{_PLATFORM}"
 
 
-def sound_copy() -> BrokenCopy:
-    """The copy, equal to the sources and configured. Skips where no compiler is."""
-    fakecuda()  # whoever asks for it from now on takes it, and does not touch the copy
-    return _configured()
+def native_tests() -> Path:
+    """The build folder with the native tests, up to date. Skips where no compiler is."""
+    fakecuda()  # whoever asks for it from now on takes it, and does not wait for the tests
+    _make("native_tests")
+    return BUILD
 
 
 def fakecuda() -> Path:
-    """The folder of the stand-in for the CUDA driver, up to date. Skips where no compiler is.
+    """The folder of the stand-in, up to date. Skips where no compiler is."""
+    stamp, wanted = BUILD / "fakecuda" / "stamp", _sources()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _make("fakecuda", "fakenvrtc", "fakenccl")
+        stamp.write_text(wanted)
+    return stamp.parent
 
-    Whoever comes first builds it, while the copy is sound: mutants that break a kernel break only
-    the copy's own.
-    """
-    libraries, stamp, wanted = _FAKECUDA / "libraries", _FAKECUDA / "stamp", _sources()
-    _FAKECUDA.mkdir(parents=True, exist_ok=True)
-    with open(_FAKECUDA / ".lock", "w") as lock:
+
+def _make(*targets: str) -> None:
+    cmake, cache = required_tools(), BUILD / "CMakeCache.txt"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / "tests.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several workers of a test run one builds
-        if not stamp.exists() or stamp.read_text() != wanted:
-            copy = _configured()
-            copy.make("fakecuda", "fakenvrtc", "fakenccl")
-            shutil.rmtree(libraries, ignore_errors=True)
-            # softtcpx's tests know the stand-in by the folder's name.
-            shutil.copytree(copy.build / "fakecuda", libraries / "fakecuda")
-            stamp.write_text(wanted)
-    return libraries / "fakecuda"
-
-
-def _configured() -> BrokenCopy:
-    copy = BrokenCopy(REPOSITORY / "build" / "copy", required_tools())
-    copy.refresh()
-    copy.configure()
-    return copy
+        if not cache.exists() or "TCPX_MPI_NATIVE_TESTS:BOOL=ON" not in cache.read_text():
+            configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+        make(cmake, BUILD, *targets)
 
 
 def _sources() -> str:

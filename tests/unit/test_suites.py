@@ -11,6 +11,7 @@ from pathlib import Path
 import needs
 import pytest
 import suites
+import variants
 from suites import SUITES, TESTS, Suite
 
 
@@ -120,3 +121,21 @@ def test_a_suite_that_is_none_is_refused_with_those_that_are(
 def _program(path: Path, body: str = "") -> None:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in variants.tests()}))
+def test_a_variant_is_a_test_that_there_is_and_some_suite_runs_it(path: str) -> None:
+    text = (TESTS / path).read_text()
+    for name in (name for found, name in variants.tests() if found == path):
+        assert f"def {name}(" in text
+    assert path.split("/")[0] in {*SUITES["variants"].pytest, *SUITES["browser"].pytest}
+
+
+def test_of_a_variants_parameters_those_are_meant_that_match() -> None:
+    test = "tests/mpi/test_abi_versions.py::test_every_byte_arrives_by_every_version_of_the_table"
+    assert [variants.is_variant(f"{test}[{each}]") for each in ("9-host-3", "19-host-3")] == [
+        True, False,
+    ]  # fmt: skip
+    assert not variants.is_variant(test)
+    assert variants.is_variant("tests/mpi/test_long_rows.py::test_many_rows_larger_than_the_memory"
+                               "_of_a_rank_are_measured_and_reported[o.h5]")  # fmt: skip
