@@ -1,4 +1,7 @@
-"""The recorder of rank 0: table, HDF5 file, JSON. Silent on other ranks."""
+"""The recorder of rank 0: table, HDF5 file, JSON. Silent on other ranks.
+
+Only rank 0 imports what reports are made with: on the others that is a tenth of their start.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,9 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from tcpx_mpi import _native, report
+from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
-from tcpx_mpi.findings.stragglers import pairs_to_retest
-from tcpx_mpi.findings.verdict import outcome_of
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.terminal import terminal_of_rank
 from tcpx_mpi.plugin.find import reads_tcpx_variables
@@ -39,16 +40,16 @@ from tcpx_mpi.records import (
 )
 from tcpx_mpi.run import last_words, metadata
 from tcpx_mpi.run.hanging_disk import HANGING_DISK_S, within
-from tcpx_mpi.run.terminal import screen_of_run
-from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import Answer
 
 if TYPE_CHECKING:
+    from tcpx_mpi import report
     from tcpx_mpi.gates import Judgement
     from tcpx_mpi.run.event_stream import EventStream
     from tcpx_mpi.run.progress import Progress
+    from tcpx_mpi.stats import RowSummary
 
 
 class Output:
@@ -144,11 +145,13 @@ class Output:
             self._files.append(write_text(settings.save_config_path, saved.to_toml()))
         if self._events is not None:
             self._events.header(run)
+        from tcpx_mpi import report
+        from tcpx_mpi.run.progress import on_terminal
+        from tcpx_mpi.run.terminal import screen_of_run
+
         terminal = terminal_of_rank(os.environ) if settings.screen != "never" else None
         self._screen = screen_of_run(settings, terminal, os.environ)
         self._print([*self._taken(), *report.begin_lines(header, setup, path, self._screen)])
-        from tcpx_mpi.run.progress import on_terminal  # rank 0 alone has one
-
         self._progress = on_terminal(terminal, os.environ, self._text, plan)
         return header
 
@@ -180,6 +183,8 @@ class Output:
         """On disk and on the screen when this returns."""
         assert self._run is not None
         assert self._settings is not None
+        from tcpx_mpi import report
+
         if self._keeper is None:
             self._keeper = self._writer or Scratch(self._settings.spool)
         row = self._keeper.append_row(row)
@@ -194,12 +199,17 @@ class Output:
         """Pairs by size of further rows, in which stragglers of a tournament meet others."""
         if self._run is None:
             return {}
+        from tcpx_mpi.findings.stragglers import pairs_to_retest
+
         return pairs_to_retest(self._run.header, self._run.rows)
 
     def end(self, memory: Sequence[str] = ()) -> ExitCode:
         """Close the files, print the footer, the lines about `memory` in it; what the exit code of
         the run is."""
         assert self._run is not None
+        from tcpx_mpi import report
+        from tcpx_mpi.findings.verdict import outcome_of
+
         self._run.complete = True
         self._run.end_time = utc_now()
         if self._writer is not None:
@@ -304,6 +314,8 @@ class Output:
         return sys.stderr if aside else sys.stdout
 
     def _print(self, lines: Iterable[str]) -> None:
+        from tcpx_mpi import report
+
         self.erase_progress()
         report.show_lines(lines, self._screen, self._text)
 
@@ -343,6 +355,8 @@ class Output:
             text = export.csv_text(tidy.rows(self._run))
             files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:
+            from tcpx_mpi import report
+
             gate = judgement.document() if judgement else None
             files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
         if self._settings.prom_path is not None:
