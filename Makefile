@@ -19,7 +19,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: help setup setup-tests bench docs wheel test lint format clean gpu-setup wheelhouse pod-image
+.PHONY: help setup setup-tests native-tests bench docs wheel test lint format clean gpu-setup wheelhouse pod-image
 
 help:
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
@@ -59,6 +59,10 @@ $(VENV)/.tested: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet 'tcpx-mpi[test]'
 	@touch $@
 
+# Here so that they can be built while lint runs; a test of them builds them else.
+native-tests: setup-tests
+	@PYTHONPATH=tests/native:tests/mutants $(BIN)/python tests/native/shared_builds.py
+
 bench: setup
 	@for pattern in pair pingpong ring mesh; do \
 	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx --sizes 4K,1M -n 80 \
@@ -93,7 +97,7 @@ format: setup-tests
 # among them those that are not part of it: tests/suites.py.
 test: export FUZZ_RUNS := $(FUZZ_RUNS)
 ifeq ($(SUITE),)
-test: lint
+test: lint native-tests
 	$(BIN)/python -m pytest -n 3 tests
 else
 test: $(if $(filter gpu nccl,$(SUITE)),gpu-setup,setup-tests)

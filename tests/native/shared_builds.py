@@ -1,5 +1,8 @@
 """What several folders of tests take from the build of `make setup`: native tests, and the stand-in
-for the CUDA driver."""
+for the CUDA driver.
+
+python tests/native/shared_builds.py    builds them (`make native-tests`)
+"""
 
 from __future__ import annotations
 
@@ -56,3 +59,7 @@ def _sources() -> str:
     for path in sorted(files):
         found.update(path.read_bytes())
     return found.hexdigest()
+
+
+if __name__ == "__main__":
+    native_tests()
