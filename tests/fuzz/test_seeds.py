@@ -80,13 +80,17 @@ def run(*command: str | Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def programs() -> Path:
-    """The folder of the targets that replay files, up to date."""
+def program() -> Callable[[str], Path]:
+    """A target that replays files, up to date."""
     tool("c++", "g++", "clang++")
     cmake = tool("cmake")
     run(cmake, "-S", FOLDER, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}")
-    run(cmake, "--build", BUILD, "--parallel", "2")
-    return BUILD
+
+    def built(target: str) -> Path:
+        run(cmake, "--build", BUILD, "--parallel", "2", "--target", target)
+        return BUILD / target
+
+    return built
 
 
 @pytest.fixture(scope="session")
@@ -145,9 +149,9 @@ def test_every_target_has_seeds_that_its_longest_input_has_room_for() -> None:
 @pytest.mark.timeout(2 * LIMIT_S)  # the first case builds
 @pytest.mark.parametrize("target", fuzz.TARGETS)
 def test_seeds_and_findings_pass(
-    programs: Path, inputs: Callable[[str], list[Path]], target: str
+    program: Callable[[str], Path], inputs: Callable[[str], list[Path]], target: str
 ) -> None:
-    run(programs / target, *inputs(target))
+    run(program(target), *inputs(target))
 
 
 @pytest.mark.parametrize("number", range(len(BROKEN)), ids=lambda number: BROKEN[number][1][:50])
