@@ -19,7 +19,10 @@ from variants import is_variant
 
 # How long an example takes is the machine's affair, not the code's.
 hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any machine")
 

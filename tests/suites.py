@@ -61,7 +61,7 @@ _CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the drive
 #: Folders with tests that are marked so and that no suite of their own runs.
 _VARIANTS = (
     "mpi", "cluster", "unit", "refplugin", "smoke", "gpu", "softtcpx", "library", "preflight",
-    "jobs", "analysis", "fuzz",
+    "jobs", "analysis", "fuzz", "faults", "benchmarks",
 )  # fmt: skip
 #: Of tests/nccl.
 _OVER_NCCL = ("over_softtcpx", "several_peers", "in_place", "under_tap")
@@ -103,7 +103,7 @@ SUITES = {
         "other ways to the same lines (tests/variants.py and what is marked so): 20 minutes",
         ("-m", "variant", *_VARIANTS),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
-        needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER),
+        needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER, *_FAULTS),
     ),
     "faults": Suite(
         "17 faults in 14 phases of a run, by both launchers: ends by code, words, time: an hour",

@@ -245,7 +245,7 @@ def stop_in_a_block_of(job: Job, place: Path, baseline: str) -> None:
     raise AssertionError(f"never in a block of {baseline}")
 
 
-@pytest.mark.parametrize("baseline", [pytest.param("raw", marks=pytest.mark.variant), "mpi"])
+@pytest.mark.parametrize("baseline", ["raw", pytest.param("mpi", marks=pytest.mark.variant)])
 def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
     baseline: str, place: Path
 ) -> None:
