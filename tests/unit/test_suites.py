@@ -128,7 +128,8 @@ def test_a_variant_is_a_test_that_there_is_and_some_suite_runs_it(path: str) -> 
     text = (TESTS / path).read_text()
     for name in (name for found, name in variants.tests() if found == path):
         assert f"def {name}(" in text
-    assert path.split("/")[0] in {*SUITES["variants"].pytest, *SUITES["browser"].pytest}
+    suites_with_all = (SUITES[name].pytest for name in ("variants", "browser", "conform"))
+    assert path.split("/")[0] in {each for arguments in suites_with_all for each in arguments}
 
 
 def test_of_a_variants_parameters_those_are_meant_that_match() -> None:
