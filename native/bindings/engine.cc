@@ -41,7 +41,7 @@ class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
          int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads, bool flush,
-         int64_t interval_ns)
+         bool paced)
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
@@ -61,13 +61,16 @@ class Engine : public Runner {
         unpackers_.push_back(make_unpacker(unpack, gpu, nullptr));
         unpacker = unpackers_.back().get();
       }
-      loops_.push_back(make_loop(limits, unpacker, trace, interval_ns));
+      loops_.push_back(make_loop(limits, unpacker, trace, paced));
       loops.push_back(loops_.back().get());
     }
     team_.emplace(std::move(loops), gpu);
   }
   ~Engine() override { team_.reset(); }
   uint64_t most_chunk_bytes() const override { return kMaxChunkBytes; }
+  void pace(double interval_ns) {
+    for (PacedLoop* loop : paced_) loop->pace(interval_ns);
+  }
   void load(std::vector<Program> programs, const SlotBase* buffers) override {
     for (size_t i = 0; i < loops_.size(); ++i) loops_[i]->load(std::move(programs[i]), buffers);
   }
@@ -80,15 +83,17 @@ class Engine : public Runner {
   std::vector<std::unique_ptr<Unpacker>> unpackers_;  // of all loops but the first
   std::unique_ptr<Unpacker> copier_;
   std::vector<std::unique_ptr<TimedLoop>> loops_;
+  std::vector<PacedLoop*> paced_;  // the same, where they begin iterations by the clock
 
  private:
   std::unique_ptr<TimedLoop> make_loop(const TimedLoopLimits& limits, Unpacker* unpacker,
-                                       size_t trace, int64_t interval_ns) {
+                                       size_t trace, bool paced) {
     Net& net = plugin_.net();
-    if (trace != 0 && interval_ns != 0) throw nb::value_error("a loop is paced, or traced");
-    if (interval_ns != 0) {
-      return std::make_unique<PacedLoop>(net, connections_, limits, unpacker, copier_.get(),
-                                         interval_ns);
+    if (trace != 0 && paced) throw nb::value_error("a loop is paced, or traced");
+    if (paced) {
+      auto loop = std::make_unique<PacedLoop>(net, connections_, limits, unpacker, copier_.get());
+      paced_.push_back(loop.get());
+      return loop;
     }
     if (trace == 0) {
       return std::make_unique<TimedLoop>(net, connections_, limits, unpacker, copier_.get());
@@ -140,11 +145,12 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool, int64_t>(),
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool, bool>(),
            "plugin"_a, "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
            "unpack"_a = kUnpackInPlace, "witness"_a = false, "gpu"_a = kNoGpu,
            "setup_gpu"_a = kNoGpu, "trace"_a = 0, "threads"_a = 1, "flush"_a = false,
-           "interval_ns"_a = 0, nb::keep_alive<1, 2>())
+           "paced"_a = false, nb::keep_alive<1, 2>())
+      .def("pace", &Engine::pace, "interval_ns"_a)
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {

@@ -199,8 +199,11 @@ class BatchLoop {
   // sends begins when the iteration before is complete.
   bool may_begin(const FlowOps& flow) const {
     return flow.iteration < iterations_ &&
-           (flow.kind == FlowKind::kReceive || flow.iteration <= gate_) &&
-           waits_met(program_, counters_, flow.next_op(), flow.round);
+           (flow.kind == FlowKind::kReceive || flow.iteration <= gate_) && is_met(flow);
+  }
+  // All that the next chunk waits for in its own iteration.
+  bool is_met(const FlowOps& flow) const {
+    return waits_met(program_, counters_, flow.next_op(), flow.round);
   }
 
   // Where a chunk's bytes are in the slot of an iteration of this batch.

@@ -58,13 +58,19 @@ class TimedLoop : public BatchLoop {
   Operands operands(const Chunk<Part>& chunk) const;
   Net& net() { return net_; }
   int64_t now() const { return coarse_now(); }
-  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const;
+  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+    if (!may_begin(flow.source)) return false;
+    fill(flow, chunk, posting);
+    return true;
+  }
   void took(ScheduledFlow& flow, const Chunk<Part>& chunk);
   void finished(const ScheduledFlow& flow, const Chunk<Part>& chunk);
   void fail(const ScheduledFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
   void calls(const ScheduledFlow& flow, watch::InCall call) { heartbeat().enter(&flow, call); }
   void flushes(const Chunk<Part>& chunk) { note_flush(chunk.part.iteration); }
 
+  // The chunk to be posted next, which may be.
+  void fill(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const;
   using BatchLoop::fail;
   void begin_flows() override;
   bool sweep() override;
@@ -96,10 +102,9 @@ class TimedLoop : public BatchLoop {
   Unpacker* copier_;
 };
 
-inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+inline void TimedLoop::fill(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
   const Cursor& at = flow.source;
   const ChunkOp& op = at.next_op();
-  if (!may_begin(at)) return false;
   chunk.data = address(op.buffer, at.iteration, op.offset);
   chunk.bytes = op.bytes;
   chunk.scattered = flow.queue != nullptr;
@@ -110,7 +115,7 @@ inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
   if (at.staging != nullptr && op.work == ChunkWork::kReduce) {
     chunk.data = at.staging + flow.posted % flow.window * at.staging_stride;
     posting.mhandle = at.staging_mhandle;
-    return true;
+    return;
   }
   if (flow.kind == FlowKind::kCopy) {
     posting.source = address(op.source_buffer, at.iteration, op.source);
@@ -118,7 +123,6 @@ inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
     const uint64_t offset = slot_start(op.buffer, at.iteration) + op.offset;
     posting.mhandle = flow.comm->mhandles[op.buffer][offset >> kRegionShift];
   }
-  return true;
 }
 
 inline Operands TimedLoop::operands(const Chunk<Part>& chunk) const {

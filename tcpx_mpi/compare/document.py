@@ -48,6 +48,7 @@ def _row(row: RowComparison) -> dict[str, Any]:
         "type": row.key.type_name,
         "redop": row.key.redop,
         "root": row.key.root,
+        "rate_per_s": row.key.rate_per_s,
         "first_us": [_number(time / 1e3) for time in row.first_ns.tolist()],
         "second_us": [_number(time / 1e3) for time in row.second_ns.tolist()],
         "ratio": _number(ratio.estimate),

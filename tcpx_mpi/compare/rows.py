@@ -24,6 +24,8 @@ class RowKey:
     root: int
     #: Of a row that was run in place alone: it has no other time, and that of others is no match.
     in_place: bool = False
+    #: Of an open loop.
+    rate_per_s: float = 0.0
 
     def __str__(self) -> str:
         parts = [format_size(self.size_bytes)]
@@ -33,6 +35,8 @@ class RowKey:
             parts.append(f"root {self.root}")
         if self.in_place:
             parts.append("in place")
+        if self.rate_per_s:
+            parts.append(f"{self.rate_per_s:g} a second")
         return " ".join(parts)
 
 
@@ -77,7 +81,9 @@ def _times_of_one(run: Run) -> dict[RowKey, float]:
 
 def key_of(row: Row) -> RowKey:
     """The key of a row."""
-    return RowKey(row.size_bytes, row.type_name, row.redop, row.root, only_in_place(row))
+    return RowKey(
+        row.size_bytes, row.type_name, row.redop, row.root, only_in_place(row), row.rate_per_s
+    )
 
 
 def _median(values: Sequence[float]) -> float:

@@ -80,13 +80,15 @@ def _expected(option: Option) -> tuple[tuple[type, ...], str]:
     """The types of TOML that an option takes, and how an error calls them."""
     if isinstance(option.default, bool):
         return (bool,), "true or false"
+    if option.metavar == "R,..":
+        return (int, float, str, list), "a number, or a list such as [1000, 5000]"
     if isinstance(option.default, tuple):
         names = ", ".join(f'"{name}"' for name in option.metavar.split(","))
         example = '4096, "64K"' if option.metavar.startswith("SIZE") else names
         return (list, str), f"a list such as [{example}]"
     if option.metavar == "RANK|all":
         return (int, str), 'a rank, or "all"'
-    if option.metavar == "R" or (isinstance(option.default, float) and option.metavar != "TIME"):
+    if isinstance(option.default, float) and option.metavar != "TIME":
         return (int, float), "a number"
     if isinstance(option.default, float):
         return (int, float, str), 'a time such as 30 or "500ms"'
@@ -107,7 +109,8 @@ def _text(where: str, value: Any, types: tuple[type, ...], expected: str) -> str
     if isinstance(value, float):
         return f"{value:f}" if value.is_integer() else repr(value)
     if isinstance(value, list):
-        return ",".join(_text(where, item, (int, str), expected) for item in value) or "none"
+        items = tuple({int, str, *types} - {list})
+        return ",".join(_text(where, item, items, expected) for item in value) or "none"
     return str(value)
 
 

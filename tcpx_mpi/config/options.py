@@ -44,7 +44,7 @@ from tcpx_mpi.config.parsers import (
     output_path,
     part,
     paths_of,
-    rate,
+    rates,
     root_or_all,
     seconds,
     share,
@@ -220,10 +220,11 @@ class RunOptions(PlanOptions):
         name="sample_space", metavar="SIZE")
 
     #: None: an iteration begins when the one before is complete.
-    rate: float | None = option(TEST, None, rate,
+    rates: tuple[float, ...] = option(TEST, (), rates,
         "open loop: begin R iterations a second whether those before are complete or not, and time "
-        "each from its intended start (pair, pingpong, fan_in)",
-        metavar="R")
+        "each from its intended start; of several, each has rows of its own (pair, pingpong, "
+        "fan_in)",
+        name="rate", metavar="R,..")
     all_pairs: bool = option(TEST, False, switch,
         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
         name="all", metavar="", may_be_bare=True, place=1)

@@ -182,6 +182,13 @@ def rate(label: str, text: str) -> float:
     return value
 
 
+def rates(label: str, text: str) -> tuple[float, ...]:
+    """Rates with commas between them, in the order given, or none."""
+    if text.strip() == "none":
+        return ()
+    return tuple(rate(label, part) for part in text.split(","))
+
+
 def part(label: str, text: str) -> float:
     """A part of a whole, from 0 to 1."""
     value = factor(label, text)

@@ -136,7 +136,7 @@ class Settings(RunOptions):
 
     def mode(self) -> str:
         """The way that iterations follow each other: the word in header, JSON and HDF5."""
-        return "synchronised" if self.blocking else "back-to-back"
+        return "open loop" if self.rates else "synchronised" if self.blocking else "back-to-back"
 
     def checks(self) -> bool:
         """Whether received bytes are checked: not where they are left scattered on purpose."""

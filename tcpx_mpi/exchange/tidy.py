@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -44,7 +45,8 @@ VARIABLES: dict[str, str] = {
     "run_id": TEXT, "pattern": TEXT, "plugin": TEXT, "memory": TEXT, "unpack": TEXT, "mode": TEXT,
     "world": INT, "channels": INT, "window_send": INT, "window_recv": INT,
     "row": INT, "cycle": INT, "size_bytes": INT, "count": INT, "type": TEXT, "redop": TEXT,
-    "root": INT, "agg": INT, "chunk_bytes": INT, "slots": INT, "side": TEXT,
+    "root": INT, "agg": INT, "chunk_bytes": INT, "slots": INT,
+    "rate_per_s": FLOAT, "side": TEXT,
 }  # fmt: skip
 #: What else was found of a row before its figures.
 _FACTS: dict[str, str] = {
@@ -359,7 +361,8 @@ def _variables(run: Run, row: Row, side: str) -> dict[str, Any]:
     return {
         **_of_the_run(run), "row": row.index, "cycle": row.cycle, "size_bytes": row.size_bytes,
         "count": row.count, "type": row.type_name, "redop": row.redop, "root": row.root,
-        "agg": row.agg, "chunk_bytes": row.chunk_bytes, "slots": row.slots, "side": side,
+        "agg": row.agg, "chunk_bytes": row.chunk_bytes, "slots": row.slots,
+        "rate_per_s": row.rate_per_s, "side": side,
     }  # fmt: skip
 
 
@@ -376,7 +379,7 @@ def _partial_variables(run: Run, rest: PartialRow, side: str) -> dict[str, Any]:
     return {
         **_of_the_run(run), **unknown, "row": rest.index, "size_bytes": rest.size_bytes,
         "type": "", "redop": "", "agg": plan.agg_iters, "chunk_bytes": plan.chunk_bytes,
-        "side": side,
+        "rate_per_s": math.nan, "side": side,
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def last_to_begin(
     worst: tuple[float, str] | None = None
     for row, summary in zip(rows, summaries, strict=True):
         clock = row.clock
-        if clock is None or not row.arrivals.size or not header.back_to_back:
+        if clock is None or not row.arrivals.size or not header.back_to_back or header.is_open_loop:
             continue
         numbers = [max(info.clock, 0) for info in header.ranks]
         picked = chosen(row.iterations)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,8 @@ AVERAGES = "averages"
 #: The fact of such a run that has the program's own count of wrong values and verdict: "0 OK".
 IMPORTED_BOUNDS = "out of bounds values as printed"
 SYNCHRONISED = "synchronised"
+#: Of a run whose iterations are begun by the clock (--rate).
+OPEN_LOOP = "open loop"
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class RunHeader:
     unpack: str
     #: Last-level cache in bytes; 0 or less if unknown.
     llc_bytes: int
-    #: "back-to-back" or "synchronised", never mixed in a run; or AVERAGES.
+    #: "back-to-back", "synchronised" or "open loop", never mixed in a run; or AVERAGES.
     mode: str
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
@@ -172,8 +173,8 @@ class RunHeader:
     @property
     def back_to_back(self) -> bool:
         """Whether an iteration may be under way before the one before has arrived: not where all
-        ranks start each together, nor in round trips."""
-        return self.mode != SYNCHRONISED and self.time_divisor == 1
+        ranks start each together, nor in round trips that nothing but the one before begins."""
+        return self.is_open_loop or (self.mode != SYNCHRONISED and self.time_divisor == 1)
 
     @property
     def left_unflushed(self) -> str:
@@ -182,14 +183,9 @@ class RunHeader:
         return reason.removesuffix(")")
 
     @property
-    def rate(self) -> float | None:
-        """Iterations that were to begin in a second (--rate); None: each after the one before."""
-        asked = {name: value for name, value, _ in self.settings}
-        try:
-            found = float(asked["rate"])
-        except (KeyError, ValueError):  # an older file, or "none"
-            return None
-        return found if 0 < found < math.inf else None
+    def is_open_loop(self) -> bool:
+        """Whether iterations were to begin by the clock (--rate)."""
+        return self.mode == OPEN_LOOP
 
     @property
     def averages_only(self) -> bool:

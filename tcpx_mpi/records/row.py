@@ -88,6 +88,8 @@ class RowFacts:
     pairs: str = ""
     #: The algorithm of a program of nccl-tests; "" for other patterns.
     algo: str = ""
+    #: Iterations that are intended to begin in a second (--rate); 0: each after the one before.
+    rate_per_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished
 NEW_HEADER_ATTRIBUTES = frozenset({"algbw_factor"})
 NEW_PLAN_ATTRIBUTES = frozenset({"skipped", "one_way"})
 #: Older files lack these; what they then mean is in `RowFacts`.
-NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs", "algo"})
+NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs", "algo", "rate_per_s"})
 #: Datasets of a row that only some rows have, and none of an older file.
 ARRIVALS = ("arrivals", "arrival_blocks")
 

@@ -53,7 +53,7 @@ def _what(header: RunHeader) -> str:
     text = f"{header.versions.get('tcpx-mpi', '')} {header.pattern}, {sizes}"
     if header.averages_only:
         return f"{text.strip()}, imported: averages of another program"
-    timing = "" if header.back_to_back else f", {header.mode}"
+    timing = "" if header.back_to_back and not header.is_open_loop else f", {header.mode}"
     return f"{text.strip()}, {counted(plan.iters, 'iteration')} each{timing}"
 
 

@@ -87,7 +87,10 @@ class Field:
 
     def data(self, row: Any) -> Any:
         """For programs."""
-        return self.unit.data(self.of(row))
+        figure = self.of(row)
+        if figure is None and self.unit.kind == FLOAT:
+            return math.nan
+        return self.unit.data(figure)
 
     def _text(self, row: Any, width: int, unknown: str) -> str:
         figure = self.of(row)
@@ -219,26 +222,39 @@ _BY_DIRECTION = (
     "with `--one-way`, of the slowest pair: the median from the start of an iteration on its "
     "sender until all was received, and from then until the answer was; `n/a` without an answer. "
     "Each is off by at most `+-`, the bound of [both clocks](clock.md)")
-THERE = Field("there", US, _one_way("there_ns"), group="one way", meaning=_BY_DIRECTION)
-BACK = Field("back", US, _one_way("back_ns"), group="one way", meaning=_BY_DIRECTION)
-BOUND = Field("+-", US, _one_way("bound_ns"), group="one way", meaning=_BY_DIRECTION)
+ONE_WAY = tuple(
+    Field(name, US, _one_way(f"{part}_ns"), 0, f"one_way_{part}_us", "one way",
+          meaning=_BY_DIRECTION)
+    for name, part in (("there", "there"), ("back", "back"), ("+-", "bound")))
 
 
 def _of_open_loop(figure: Figure) -> Figure:
     return lambda s: None if s.open_loop is None else figure(s.open_loop)
 
 
+_OFFERED = (
+    "with `--rate`: iterations a second as asked for, size x that, and iterations a second as they "
+    "went")
 _BY_CLOCK = (
-    "with `--rate`: what is offered, size x rate, and nearest rank percentiles of the time from "
-    "the intended start of an iteration until the last rank had all; `n/a` where the ranks do not "
-    "keep up, and below 299 (p99), 2995 (p99.9) iterations")
+    "with `--rate`: nearest rank percentiles of the time from the intended start of an iteration "
+    "until the last rank had all, off by at most `o_+-`; `n/a` where the ranks do not keep up, and "
+    "below 299 (p99), 2995 (p99.9) iterations")
 _INTENDED = "from the intended start"
-OFFERED = Field("offered", _RATE, lambda s: None if s.open_loop is None else (
-    s.size_bytes * s.open_loop.offered / 1e9), group=_INTENDED, meaning=_BY_CLOCK)
-OPEN_LOOP = tuple(
-    Field(name, US, _of_open_loop(attrgetter(f"latency.{part}")), group=_INTENDED,
-          meaning=_BY_CLOCK)
-    for name, part in (("o_p50", "p50"), ("o_p99", "p99"), ("o_p99_9", "p99_9")))
+_PER_S = Unit("1/s", _significant)
+RATE = Field("rate", _PER_S, attrgetter("rate_per_s"), 0, "rate_per_s", _INTENDED,
+             meaning=_OFFERED)
+OPEN_LOOP = (
+    RATE,
+    Field("offered", Unit("MB/s", _significant, long="1e6 B/s"),
+          lambda s: s.size_bytes * s.agg * s.rate_per_s / 1e6, 0, "offered_mb_per_s", _INTENDED,
+          meaning=_OFFERED),
+    Field("achieved", _PER_S, _of_open_loop(attrgetter("achieved")), 0, "achieved_per_s",
+          _INTENDED, meaning=_OFFERED),
+    *(Field(f"o_{part}", US, _of_open_loop(attrgetter(f"latency.{part}")), 0, f"open_{part}_us",
+            _INTENDED, meaning=_BY_CLOCK)
+      for part in ("p50", "p99", "p99_9")),
+    Field("o_+-", US, _of_open_loop(attrgetter("bound_ns")), 0, "open_bound_us", _INTENDED,
+          meaning=_BY_CLOCK))
 FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
     "`-S`: when the row was complete"))
 
@@ -407,8 +423,8 @@ def _asked_for(header: RunHeader) -> list[Field]:
         (plan.report_gbits, (ALGBW_GBITS, BUSBW_GBITS)),
         (plan.per_iter_timing, (MINIMUM, MAXIMUM, MEAN, STDEV, CV)),
         (plan.report_cputime, (CPU_TIME,)),
-        (plan.one_way, (THERE, BACK, BOUND)),
-        (header.rate is not None, (OFFERED, *OPEN_LOOP)),
+        (plan.one_way, ONE_WAY),
+        (header.is_open_loop, OPEN_LOOP),
         (plan.report_timestamps, (FINISHED,)),
     )
     return [field for asked, fields in groups if asked for field in fields]
@@ -474,6 +490,7 @@ FIGURES = (
     TIME, ALGBW, BUSBW, NET_BW, WRONG, CHECKED, T_MAX, T_MAX_RANK, MINIMUM, MAXIMUM, MEAN, STDEV,
     CV, P50, P50_LOW, P50_HIGH, P95, P99, P99_9, MESSAGES, CPU, PAYLOAD_SENT, PAYLOAD_RECEIVED,
     PAYLOAD_CHECKED, NET_SENT, NET_RECEIVED, RETRANSMITS, UNTIMED, LATE_STARTS, FINISHED,
+    *ONE_WAY, *OPEN_LOOP[1:],  # the rate is one of the facts
 )  # fmt: skip
 #: Of JSON, by the keys of nccl-tests where it has them.
 JSON_SIDE = {"time": TIME, "alg_bw": ALGBW, "bus_bw": BUSBW, "nwrong": WRONG}
@@ -482,10 +499,11 @@ JSON_TRAFFIC = (
     PAYLOAD_SENT, PAYLOAD_RECEIVED, NET_SENT, NET_RECEIVED, RETRANSMITS, CPU, UNTIMED, LATE_STARTS,
     FINISHED, NET_BW,
 )  # fmt: skip
+JSON_BY_CLOCK = (*ONE_WAY, *OPEN_LOOP)
 #: Of the reference: what any run may show in a pipe.
 EXPLAINED = (
     *IDENTITY, *SIDE, T_MAX, T_MAX_RANK, P50, P95, P99, P50_LOW, P50_HIGH, NET_BW, CPU,
     *_ratio_fields("", lambda s: None), *UNDER_LOAD, ALGO,
     MESSAGES, FLUSH, ALGBW_GBITS, BUSBW_GBITS, MINIMUM, MAXIMUM, MEAN, STDEV, CV, CPU_TIME,
-    THERE, BACK, BOUND, OFFERED, *OPEN_LOOP, FINISHED,
+    *ONE_WAY, *OPEN_LOOP, FINISHED,
 )  # fmt: skip

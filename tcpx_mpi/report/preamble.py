@@ -17,6 +17,7 @@ _PCI_ADDRESS = re.compile(r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(\.[0-
 
 _MODES = {
     "back-to-back": "a rank starts an iteration when its own last one is complete",
+    "open loop": "iterations are begun by the clock, whether those before are complete or not",
     "synchronised": "every iteration starts together on all ranks",
 }
 

@@ -38,10 +38,10 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         clocks = [max(info.clock, 0) for info in header.ranks]
         one = one_way(row, pairs, clocks, answered, plan.per_iter_skip)
         summary = dataclasses.replace(summary, one_way=one)
-    if (rate := header.rate) is not None:
+    if row.rate_per_s:
         begin, hear = ends_of(header, row)
         clocks = [max(info.clock, 0) for info in header.ranks]
-        loop = open_loop(row, rate, begin, hear, clocks, plan.per_iter_skip)
+        loop = open_loop(row, begin, hear, clocks, plan.per_iter_skip)
         summary = dataclasses.replace(summary, open_loop=loop)
     voids = {each.name: other_network(header, each) for each in header.baselines}
     found: dict[SideKey, Ratio] = {}

@@ -16,7 +16,7 @@ from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
 from tcpx_mpi.run.common_clock import CommonClock
-from tcpx_mpi.run.connect import connect, load_same_plugin
+from tcpx_mpi.run.connect import connect, load_same_plugin, require_rate
 from tcpx_mpi.run.failure import watch_disk
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.memory_report import memory_report
@@ -54,6 +54,7 @@ class Benchmark:
         rows = planner.rows()
         with world.agree("output"), self.disk.writing(settings.hdf5_path or os.getcwd()):
             planner.require_room()
+            require_rate(world, workload, plugin, placement)
             self.output.open(settings)
         with world.agree("journal"), self.disk.writing(settings.spool):
             run_id = world.allgather(self.output.run_id, "run id")[0]

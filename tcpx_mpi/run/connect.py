@@ -47,8 +47,6 @@ def connect(
     """
     world = state.world
     agreement.tell_nic(world, plugin.nic(placement.device)["name"])
-    with world.agree("rate"):
-        _require_line_rate(world, workload, plugin, placement)
     with world.agree("listen"):
         schedule = workload.connecting_pattern.schedule(world.rank, world.size)
         engine = RankEngine(workload.settings, plugin, placement, schedule, witness)
@@ -60,12 +58,12 @@ def connect(
     return engine
 
 
-def _require_line_rate(
+def require_rate(
     world: World, workload: Workload, plugin: LoadedPlugin, placement: Placement
 ) -> None:
     """Raises UsageError where --rate is more than this rank's NIC can carry at the largest size."""
     settings, pattern = workload.settings, workload.single
-    if settings.rate is None:
+    if not settings.rates:
         return
     nic = plugin.nic(placement.device)
     schedule = pattern.schedule(world.rank, world.size)

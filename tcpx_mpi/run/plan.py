@@ -31,6 +31,8 @@ _MOST_IN_A_BATCH = 4096
 _BATCH_BYTES = 256 << 20
 #: Bytes of the widest element: no chunk of a program cuts one.
 MOST_BYTES = 8
+#: Of an open loop: in fewer iterations one after the other nobody sees whether ranks keep up.
+_FEWEST_PACED = 16
 #: The plugin, raw with its variants, mpi.
 _MOST_SIDES = 6
 
@@ -180,7 +182,8 @@ class RowPlanner:
         return self._settings.sample_space_bytes // self._sample_bytes()
 
     def require_room(self) -> None:
-        """Refuses more samples than there is space for, with the figures; raises UsageError."""
+        """Refuses more samples than there is space for, and an open loop of fewer iterations one
+        after the other than show its pace, with the figures; raises UsageError."""
         s, rows = self._settings, self._rows_to_come()
         if not s.open_ended() and s.iters * rows > self._room():
             needed = format_size(s.iters * rows * self._sample_bytes())
@@ -189,6 +192,24 @@ class RowPlanner:
                 f"-n/--iters ({s.iters}) takes {needed} for the samples of all rows "
                 f"({rows}), more than --sample-space ({format_size(s.sample_space_bytes)}); use "
                 f"{f'{fewer} or less, or ' if fewer else ''}more --sample-space"
+            )
+        if s.rates:
+            self._require_pace()
+
+    def _require_pace(self) -> None:
+        s = self._settings
+        if not s.open_ended() and s.iters < _FEWEST_PACED:
+            raise UsageError(
+                f"-n/--iters ({s.iters}) is too few to see whether ranks keep up with --rate; use "
+                f"{_FEWEST_PACED} or more"
+            )
+        fewest = min(self.rows(), key=lambda row: row.plan.slots)
+        if fewest.plan.slots < _FEWEST_PACED:
+            raise UsageError(
+                f"--rate needs {_FEWEST_PACED} iterations one after the other, and "
+                f"--check-memory ({format_size(s.check_memory_bytes)}) has room for "
+                f"{fewest.plan.slots} of {format_size(fewest.facts.size_bytes)}; use more of it, "
+                "or smaller sizes"
             )
 
     @property

@@ -150,6 +150,10 @@ def measured_rows(run: Run) -> list[MeasuredRow]:
             f"--fit ({run.path}) is imported, or was run in groups: fit on a run of `tcpx-mpi run` "
             "without NCCL_TESTS_SPLIT"
         )
+    if header.is_open_loop:
+        raise UsageError(
+            f"--fit ({run.path}) has the pace of --rate for its times: fit on a run without it"
+        )
     return [found for row in run.rows if (found := _measured(run, row)) is not None]
 
 

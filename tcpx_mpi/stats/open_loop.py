@@ -37,12 +37,12 @@ class OpenLoop:
 
 
 def open_loop(
-    row: Row, rate: float, begin: Sequence[int], hear: Sequence[int], clocks: Sequence[int],
-    skip: int = 0,
-) -> OpenLoop | None:  # fmt: skip
+    row: Row, begin: Sequence[int], hear: Sequence[int], clocks: Sequence[int], skip: int = 0
+) -> OpenLoop | None:
     """The latency from the intended start in a row in which some ranks begin iterations and some
     `hear` the end of them; `clocks` are those of all ranks. None if these have no time in common,
     or nothing was measured."""
+    rate = row.rate_per_s
     if row.clock is None and len({clocks[rank] for rank in (*begin, *hear)}) > 1:
         return None
     if not row.iterations or not begin or not hear:
@@ -51,9 +51,9 @@ def open_loop(
     within = np.concatenate([np.arange(count) for count in row.batches.tolist()])
     started = np.array([_common(row, clocks[rank], row.batch_start[rank]) for rank in begin])
     # All begin at one agreed instant, to the bound of their clocks.
-    intended = np.repeat(started.max(axis=0), row.batches) + np.rint(within * interval).astype(
-        np.int64
-    )
+    intended = np.repeat(started.max(axis=0), row.batches) + (
+        within * interval  # as the engine has it
+    ).astype(np.int64)
     ended = np.array([
         _common(row, clocks[rank], row.samples["start"][rank] + row.samples["iteration"][rank])
         for rank in hear

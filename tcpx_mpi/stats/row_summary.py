@@ -104,7 +104,8 @@ class RowSummary:
     load: LoadFigures | None = None
     #: With --one-way: there and back, each by itself.
     one_way: OneWay | None = None
-    #: With --rate.
+    #: With --rate: iterations that are to begin in a second, 0 without; what became of them.
+    rate_per_s: float = 0.0
     open_loop: OpenLoop | None = None
 
     @property

@@ -179,7 +179,7 @@ def _summary_of(row: Row, told: Average) -> RowSummary:
 #: What a summary takes over from its row, whoever measured it.
 _FACTS = (
     "index", "cycle", "size_bytes", "count", "type_name", "redop", "root", "agg", "iterations",
-    "finished_time", "ended_by", "algo",
+    "finished_time", "ended_by", "algo", "rate_per_s",
 )  # fmt: skip
 
 

@@ -49,11 +49,6 @@ def spins_before_yield(placement: Placement) -> int:
     return 0 if placement.oversubscribed else SPINS_BEFORE_YIELD
 
 
-def interval_ns(rate: float | None) -> int:
-    """From the intended start of an iteration to that of the next; 0: none is intended."""
-    return round(1e9 / rate) if rate is not None else 0
-
-
 @contextmanager
 def confined_to(cpus: Sequence[int]) -> Iterator[None]:
     """The calling thread on these CPUs for a while, and threads that it starts meanwhile for good:
@@ -118,7 +113,7 @@ class RankEngine:
                 # A witness looks over the shoulder of one.
                 1 if witness else max(settings.progress_threads, 1),
                 settings.flushes(),
-                interval_ns(settings.rate),
+                bool(settings.rates),
             )
 
     def listen(self, world_size: int) -> list[bytes]:
@@ -254,6 +249,8 @@ class RankEngine:
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
         """The row to come."""
+        if facts.rate_per_s:
+            self.native.pace(1e9 / facts.rate_per_s)
         load_native(
             self.native, context, layout, facts.chunk_bytes, self.settings.channels, longest_batch
         )

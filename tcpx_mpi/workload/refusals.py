@@ -44,27 +44,32 @@ def require_options(settings: Settings, program: Program) -> None:
 
 def _require_open_loop(settings: Settings, program: Program) -> None:
     """Refuses what --rate cannot be with."""
-    if settings.rate is None:
+    if not settings.rates:
         return
+    given = ",".join(f"{rate:g}" for rate in settings.rates)
     if not program.first().open_loop:
         able = [name for name in NAMES if find_program(name).first().open_loop]
         raise UsageError(
-            f"--rate ({settings.rate:g}) has no {program.name}, whose ranks wait for each other: "
+            f"--rate ({given}) has no {program.name}, whose ranks wait for each other: "
             f"use {', '.join(able)}"
         )
-    for option, given in (
+    if len(set(settings.rates)) < len(settings.rates):
+        raise UsageError(f"--rate ({given}) has a rate twice: use -N/--run_cycles to repeat rows")
+    for option, is_given in (
         ("-z/--blocking", settings.blocking),
         ("--against", settings.against),
         ("--trace", settings.trace),
+        ("--one-way", settings.one_way),
     ):
-        if given:
+        if is_given:
             raise UsageError(
                 f"--rate and {option} exclude each other: give one of them, --rate begins "
                 "iterations by the clock"
             )
-    if 1 / settings.rate > settings.stall_timeout_s / 2:
+    least = min(settings.rates)
+    if 1 / least > settings.stall_timeout_s / 2:
         raise UsageError(
-            f"--rate ({settings.rate:g}) leaves {1 / settings.rate:g} s between two iterations, "
+            f"--rate ({least:g}) leaves {1 / least:g} s between two iterations, "
             f"and --stall-timeout ends a run after {settings.stall_timeout_s:g} s: use a higher "
             "rate, or a timeout of twice that and more"
         )
@@ -72,15 +77,15 @@ def _require_open_loop(settings: Settings, program: Program) -> None:
 
 def require_line_rate(settings: Settings, bytes_of_largest: int, mbps: int, nic: str) -> None:
     """Refuses a rate at which the largest size would be more than a NIC can carry; -1: unknown."""
-    if settings.rate is None or mbps <= 0:
+    if not settings.rates or mbps <= 0:
         return
-    wanted = settings.rate * bytes_of_largest * 8 / 1e6
+    most = max(settings.rates)
+    wanted = most * bytes_of_largest * 8 / 1e6
     if wanted > mbps:
         size = format_size(max(settings.sizes))
         raise UsageError(
-            f"--rate ({settings.rate:g}) is {wanted:.4g} Mbit/s at {size}, more than the {mbps} of "
-            f"{nic}: use {mbps / wanted * settings.rate:.4g} or less, or "
-            "smaller sizes"
+            f"--rate ({most:g}) is {wanted:.4g} Mbit/s at {size}, more than the {mbps} of "
+            f"{nic}: use {mbps / wanted * most:.4g} or less, or smaller sizes"
         )
 
 

@@ -48,6 +48,8 @@ class Variant:
     redop: str = RowFacts.redop
     #: -1 without one.
     root: int = RowFacts.root
+    #: Of an open loop; 0 without one.
+    rate_per_s: float = RowFacts.rate_per_s
 
 
 def workload_of(settings: Settings, ranks: int) -> Workload:
@@ -208,10 +210,11 @@ class Workload:
         return ReduceOp.of_label(facts.redop) if self.program.reduces else None
 
     def _variants(self) -> list[Variant]:
-        """Types, within them operations, within them roots: nccl-tests' order."""
+        """Types, within them operations, within them roots: nccl-tests' order. Of an open loop its
+        rates."""
         settings, program = self.settings, self.program
         if not program.typed:
-            return [Variant()]
+            return [Variant(rate_per_s=rate) for rate in settings.rates] or [Variant()]
         types = TYPES if settings.datatype == "all" else (settings.datatype,)
         redops: Sequence[str] = (program.redop,)
         if program.has_operation:

@@ -174,7 +174,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "datatype": st.sampled_from(["double", "bfloat16"]),
         "root": st.sampled_from(["all", "0", "3"]),
         "algo": st.sampled_from(["auto", "tree"]),
-        "rate": st.sampled_from(["0.5", "1000", "2.5e6"]),
+        "rate": st.sampled_from(["none", "0.5", "1000", "2.5e6,1,20"]),
         "skew": st.sampled_from(["balanced", "zipf"]),
         "moe": st.sampled_from(["mixtral", "deepseek-v3-small", "batch=128,hidden=4096"]),
         "sequence": st.sampled_from(["none", "a.txt", "a.txt,b.txt"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import invented
 import pytest
@@ -12,6 +13,8 @@ from tcpx_mpi.records import Plan, RunHeader
 from tcpx_mpi.report import fields, row_document, row_line, summarise_row, title_lines, to_json
 from tcpx_mpi.report.launches import rows_over_launches
 from tcpx_mpi.stats import Distribution, RowSummary
+from tcpx_mpi.stats.one_way import OneWay
+from tcpx_mpi.stats.open_loop import OpenLoop
 
 NAMES = [field.name for field in dataclasses.fields(Distribution)]
 #: No two figures are alike.
@@ -25,7 +28,8 @@ FIGURES = {
     "time_ns": 2e6, "t_max_ns": 3e6, "algbw": 4.0, "busbw": 5.0, "net_bw": 6.0, "mmsg_per_s": 7.0,
     "cpu_s_per_gb": 8.0, "payload_sent": 9, "payload_received": 10, "payload_received_checked": 11,
     "net_sent": 12, "net_received": 13, "tcp_retransmits": 14, "late_starts": 15,
-    "overhead_ns": 17 * 10**9,
+    "overhead_ns": 17 * 10**9, "rate_per_s": 5e4, "one_way": OneWay(51e3, 52e3, 53000),
+    "open_loop": OpenLoop(5e4, 54.0, SPREAD, 55000),
 }  # fmt: skip
 HEADER = invented.run_header(
     plan=Plan(sizes=(1024,), report_gbits=True, per_iter_timing=True, agg_iters=2)
@@ -39,6 +43,9 @@ EXPECTED = {
     "mmsg_per_s": 7.0, "cpu_s_per_GB": 8.0, "payload_bytes_sent": 9, "payload_bytes_received": 10,
     "payload_bytes_checked": 11, "net_bytes_sent": 12, "net_bytes_received": 13,
     "tcp_retransmits": 14, "late_starts": 15, "prepare_and_check_s": 17.0,
+    "one_way_there_us": 51.0, "one_way_back_us": 52.0, "one_way_bound_us": 53.0,
+    "offered_mb_per_s": 51.2, "achieved_per_s": 54.0, "open_bound_us": 55.0,
+    **{f"open_{name}": SPREAD_US[name] for name in ("p50_us", "p99_us", "p99_9_us")},
 }  # fmt: skip
 
 
@@ -56,10 +63,23 @@ def test_every_figure_is_that_of_the_summary_in_csv_and_in_json(summary: RowSumm
     both = told.keys() & made.keys()
     assert len(both) > 20
     assert {name: told[name] for name in both} == {name: made[name] for name in both}
+    assert document["rate_per_s"] == 5e4
     assert document["time_us_by_rank"] == [time / 1e3 for time in summary.time_ns_by_rank]
     assert document["p50_us_by_rank"] == [
         [each.estimate / 1e3, each.low / 1e3, each.high / 1e3] for each in summary.median_ns_by_rank
     ]
+
+
+def test_a_run_without_rates_and_directions_has_nothing_for_them() -> None:
+    summary = summarise_row(HEADER, ROW)
+    by_clock = [field.key for field in fields.JSON_BY_CLOCK]
+    assert [name for name in by_clock if name not in EXPECTED] == ["rate_per_s"]
+    document = row_document(HEADER, ROW, summary)
+    assert {document[name] for name in by_clock} == {None, 0.0}
+    assert document["rate_per_s"] == document["offered_mb_per_s"] == 0
+    made = {field.key: field.data(summary) for field in fields.FIGURES}
+    assert math.isnan(made["one_way_there_us"])
+    assert math.isnan(made["open_p50_us"])
 
 
 def test_launches_of_the_document_are_in_microseconds_and_percent() -> None:

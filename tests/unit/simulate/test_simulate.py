@@ -27,6 +27,14 @@ def table(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[str]
     return [line.split() for line in capsys.readouterr().out.splitlines() if line[0] != "#"]
 
 
+def test_a_fit_takes_no_open_loop() -> None:
+    run = invented_runs.sound(rows=2)
+    assert measured_rows(run)
+    run.header.mode = "open loop"
+    with pytest.raises(UsageError, match="has the pace of --rate for its times"):
+        measured_rows(run)
+
+
 @pytest.mark.parametrize(("nics", "sharing"), [("abcd", 1), ("aabb", 2), ("aaab", None)])
 def test_a_fit_knows_how_many_ranks_share_a_nic(nics: str, sharing: int | None) -> None:
     run = invented_runs.sound(world=8, rows=2)

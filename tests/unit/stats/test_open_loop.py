@@ -24,8 +24,7 @@ BATCHES = np.array([200, 200], np.int64)
 
 def header(pattern: str, clocks: tuple[int, int] = (0, 1)) -> RunHeader:
     ranks = [invented.rank_info(rank, clock=clocks[rank]) for rank in range(2)]
-    settings = [("rate", "10000.0", "command line --rate")]
-    return invented.run_header(2, ranks=ranks, pattern=pattern, settings=settings)
+    return invented.run_header(2, ranks=ranks, pattern=pattern, mode="open loop")
 
 
 def row(took_ns: Any, ahead_ns: int = DAYS_NS, **changes: Any) -> Row:
@@ -33,7 +32,9 @@ def row(took_ns: Any, ahead_ns: int = DAYS_NS, **changes: Any) -> Row:
     iterations = int(BATCHES.sum())
     begun = START_NS + np.array([0, 10**9])
     intended = np.concatenate([at + INTERVAL_NS * np.arange(200) for at in begun])
-    made = invented.row(0, world=2, iterations=iterations, clock=invented.row_clock(), **changes)
+    made = invented.row(
+        0, world=2, iterations=iterations, clock=invented.row_clock(), rate_per_s=1e4, **changes
+    )
     made.batches = BATCHES
     made.batch_start = np.array([begun, begun + ahead_ns])
     made.late = np.zeros((2, 2), np.bool_)
@@ -64,9 +65,11 @@ def test_the_latency_is_that_from_the_intended_start(pattern: str) -> None:
     summary = summarise_row(header(pattern), made)
     titles = title_lines(header(pattern))
     assert "from the intended start" in titles[1]
-    assert titles[2].split()[-4:] == ["offered", "o_p50", "o_p99", "o_p99_9"]
-    line = line_of(header(pattern), summary, None).split()[-4:]
-    assert line == ["0.01", "40.00", "40.00", "n/a"]
+    names = ["rate", "offered", "achieved", "o_p50", "o_p99", "o_p99_9", "o_+-"]
+    assert titles[2].split()[-7:] == names
+    line = line_of(header(pattern), summary, None).split()[-7:]
+    bound = "0.00" if pattern == "pingpong" else "20.00"
+    assert line == ["1e+04", "10.24", "1e+04", "40.00", "40.00", "n/a", bound]
 
 
 def test_what_one_iteration_held_up_is_in_the_latency_of_those_behind_it() -> None:
