@@ -117,6 +117,12 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "mpi"},
         needs=(MPIRUN,),
     ),
+    "clocks": Suite(
+        "clocks that lie and are days apart, over a slow relay: 4 minutes, on an idle machine",
+        ("-s", "-n", "0", "-o", "faulthandler_timeout=600", "clock/by_namespaces.py"),
+        environ={"TCPX_MPI_REQUIRE": "mpi"},
+        needs=(MPIRUN, ROOT, *programs("unshare", f"{_APT} util-linux")),
+    ),
     "qualify": Suite(
         "qualify over two nodes: each fault is named, and where there is none nobody (TIMES=n)",
         ("cluster/qualify_faults.py",),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import Row, RunHeader
@@ -67,18 +69,31 @@ def _broken(fit: ClockFit) -> str:
 def _too_wide(
     header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
 ) -> Iterator[Finding[str]]:
-    """Rows whose iterations were to start together, and that the bound is too wide for."""
-    if header.mode != SYNCHRONISED:
-        return
-    wide = [
-        f"{format_size(row.size_bytes)} (+-{figure(row.clock.bound_ns / 1e3, 3)} us of "
-        f"{figure(summary.per_iteration.p50 / 1e3, 3)} us)"
-        for row, summary in zip(rows, summaries, strict=True)
-        if row.clock is not None and row.clock.bound_ns > summary.per_iteration.p50
-    ]
-    if wide:
-        text = "iterations start together no better than they last at "
-        yield Finding(Severity.DOUBTFUL, TITLE, text + ", ".join(wide[:_MOST_ROWS]))
+    """Rows of which something was asked between two clocks that is less than their bound."""
+    asked: dict[str, list[tuple[int, int, float]]] = {}
+    for row, summary in zip(rows, summaries, strict=True):
+        if row.clock is None:
+            continue
+        of_row: dict[str, tuple[int, float]] = {}
+        if header.mode == SYNCHRONISED:
+            together = "iterations start together no better than they last"
+            of_row[together] = row.clock.bound_ns, summary.per_iteration.p50
+        if (one := summary.one_way) is not None:
+            # Of a pattern without an answer there is one direction.
+            way = float(np.nanmin([one.there_ns, one.back_ns]))
+            of_row["a direction is known no better than it lasts"] = one.bound_ns, way
+        if (loop := summary.open_loop) is not None:
+            start = "the time from the intended start is known no better than it lasts"
+            of_row[start] = loop.bound_ns, loop.latency.p50
+        for what, (bound_ns, figure_ns) in of_row.items():
+            if bound_ns > figure_ns:
+                asked.setdefault(what, []).append((row.size_bytes, bound_ns, figure_ns))
+    for what, wide in asked.items():
+        named = (
+            f"{format_size(size)} (+-{figure(bound_ns / 1e3, 3)} us of {figure(ns / 1e3, 3)} us)"
+            for size, bound_ns, ns in wide[:_MOST_ROWS]
+        )
+        yield Finding(Severity.DOUBTFUL, TITLE, f"{what} at {', '.join(named)}")
 
 
 def _host(header: RunHeader, clock: int) -> str:

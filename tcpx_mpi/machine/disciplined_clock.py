@@ -13,10 +13,13 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 _PATIENCE_S = 2.0
+#: What chrony calls its source where it has none, and keeps a time of its own.
+_OWN_TIME = "7F7F0101"
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,12 @@ class Word:
     bound_ns: int
 
 
-def word() -> Word | None:
-    """The better word that this node has; None where nobody keeps its time."""
-    found = [each for each in (_of_ptp4l(), _of_chrony()) if each is not None]
+def word(
+    devices: Path = Path("/dev"), read: Callable[[int], int] = time.clock_gettime_ns
+) -> Word | None:
+    """The better word that this node has; None where nobody keeps its time. `devices` is where
+    clocks of NICs are, `read` the time of a clock by the kernel's number for it."""
+    found = [each for each in (_of_ptp4l(devices, read), _of_chrony(read)) if each is not None]
     return min(found, key=lambda each: each.bound_ns, default=None)
 
 
@@ -53,13 +59,13 @@ def _asked(*command: str) -> str:
 
 def chrony_bound_ns(text: str) -> int | None:
     """The bound by `chronyc -c tracking`: CLOCK_REALTIME against the true time; None if it is not
-    synchronised, or this is something else.
+    synchronised, or to itself alone, or this is something else.
 
     The bound is NTP's own: what is left to correct, half of the delay to the root, and the root's
     dispersion.
     """
     fields = text.strip().split(",")
-    if len(fields) != 14 or fields[13] == "Not synchronised":
+    if len(fields) != 14 or fields[13] == "Not synchronised" or fields[0].upper() == _OWN_TIME:
         return None
     try:
         left, delay, dispersion = (abs(float(fields[at])) for at in (4, 10, 11))
@@ -68,11 +74,11 @@ def chrony_bound_ns(text: str) -> int | None:
     return round((left + delay / 2 + dispersion) * 1e9)
 
 
-def _of_chrony() -> Word | None:
+def _of_chrony(read: Callable[[int], int]) -> Word | None:
     bound = chrony_bound_ns(_asked("chronyc", "-c", "tracking"))
     if bound is None:
         return None
-    ahead, width = _ahead(time.CLOCK_REALTIME)
+    ahead, width = _ahead(time.CLOCK_REALTIME, read)
     return Word("chrony", "UTC", ahead, bound + width)
 
 
@@ -94,8 +100,8 @@ def ptp_bound_ns(text: str) -> tuple[str, int] | None:
         return None
 
 
-def _of_ptp4l() -> Word | None:
-    devices = sorted(Path("/dev").glob("ptp[0-9]*"))
+def _of_ptp4l(folder: Path, read: Callable[[int], int]) -> Word | None:
+    devices = sorted(folder.glob("ptp[0-9]*"))
     if not devices:
         return None
     pmc = ("pmc", "-u", "-b", "0")
@@ -108,7 +114,7 @@ def _of_ptp4l() -> Word | None:
     except OSError:
         return None
     try:
-        ahead, width = _ahead((~device << 3) | 3)  # as the kernel numbers clocks of devices
+        ahead, width = _ahead((~device << 3) | 3, read)  # as the kernel numbers clocks of devices
     except OSError:
         return None
     finally:
@@ -116,12 +122,12 @@ def _of_ptp4l() -> Word | None:
     return Word("PTP", found[0], ahead, found[1] + width)
 
 
-def _ahead(clock: int) -> tuple[int, int]:
+def _ahead(clock: int, read: Callable[[int], int]) -> tuple[int, int]:
     """A clock less CLOCK_MONOTONIC, and half of the time that the best of some reads took."""
     best: tuple[int, int] | None = None
     for _ in range(16):
         before = time.monotonic_ns()
-        there = time.clock_gettime_ns(clock)
+        there = read(clock)
         took = time.monotonic_ns() - before
         if best is None or took < best[1]:
             best = there - before - took // 2, took

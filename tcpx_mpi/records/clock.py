@@ -68,6 +68,7 @@ def row_clock(
 ) -> RowClock:
     """The clocks of a row; what is known of them is by clock."""
     tree = Tree({clock: Edge(tuple(of_clock)) for clock, of_clock in sorted(knots.items())})
+    left = residuals(tree, trips)  # at once: of each clock by itself they are a square of clocks
     fits = []
     for clock, edge in tree.edges.items():
         named = sorted({knot.source for knot in edge.knots if knot.source})
@@ -77,7 +78,7 @@ def row_clock(
                 parent(clock),
                 edge.drift * 1e6,
                 tree.bound_ns(clock),
-                int(residuals(tree, trips[trips[:, 1] == clock]).max(initial=0)),
+                int(left[trips[:, 1] == clock].max(initial=0)),
                 edge.moved_ns,
                 suspended_ns.get(clock, 0),
                 contradicted_ns.get(clock, 0),

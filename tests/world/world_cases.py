@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, LostRank, SetupFailed, UsageError
+from tcpx_mpi.machine.disciplined_clock import Word
 from tcpx_mpi.run.common_clock import CommonClock
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, collectives, liveness
 
@@ -271,11 +273,12 @@ def test_a_rank_that_comes_when_the_roll_call_is_over_has_heard_who_dismisses(
         assert world.roll_call.dismissal(PATIENCE_S) == 6
 
 
+@dataclass
 class Lying:
     """A clock that is days ahead of this machine's, drifts, and tells its time late."""
 
-    def __init__(self, rank: int, late_ns: int) -> None:
-        self.rank, self.late_ns = rank, late_ns
+    rank: int
+    late_ns: int
 
     def of(self, true_ns: int) -> int:
         return true_ns + self.rank * 172_800 * 10**9 + round(self.rank * 20e-6 * true_ns)
@@ -322,6 +325,74 @@ def test_the_next_row_begins_with_the_last_knots_of_the_one_before(world: World)
         assert len(edge.knots) == 2
         assert second.tree.edges[number].knots[0] == edge.knots[-1]
     assert sorted(set(second.trips[:, 0].tolist())) == [1, 2]
+
+
+@dataclass
+class Broken(Lying):
+    """One that is stepped, and whose machine was suspended, when a test says so."""
+
+    stepped_ns: int = 0
+    slept_ns: int = 0
+
+    def of(self, true_ns: int) -> int:
+        return super().of(true_ns) + self.stepped_ns
+
+    def suspended_ns(self) -> int:
+        return self.slept_ns
+
+
+@pytest.mark.parametrize("by_ns", [3_000_000_000, -3_000_000_000])
+def test_a_step_of_a_clock_is_told_of_its_row_and_in_the_bound(world: World, by_ns: int) -> None:
+    source = Broken(world.rank, 0)
+    clock = CommonClock(world, [str(rank) for rank in range(world.size)], source)
+    clock.begin_row(PATIENCE_S)
+    before = clock.end_row(PATIENCE_S)
+    if world.rank == 2:
+        source.stepped_ns = by_ns
+    found, after = clock.end_row(PATIENCE_S), clock.end_row(PATIENCE_S)
+    for row, moved in ((before, False), (found, True), (after, False)):
+        assert row is not None
+        one, other = row.fits
+        assert one.moved_ns == 0
+        # By as much, but for what the round trips leave open.
+        assert other.moved_ns == pytest.approx(abs(by_ns) * moved, rel=0.1)
+        assert (other.bound_ns > 2e9) is moved
+        assert (row.tree.bound_between_ns(0, 1) > 1e9) is False
+
+
+def test_a_suspended_machine_is_told_once_by_how_long(world: World) -> None:
+    source = Broken(world.rank, 0, slept_ns=world.rank * 10**12)
+    clock = CommonClock(world, [str(rank) for rank in range(world.size)], source)
+    clock.begin_row(PATIENCE_S)
+    source.slept_ns += 7_000_000_000 * (world.rank == 1)
+    found, after = clock.end_row(PATIENCE_S), clock.end_row(PATIENCE_S)
+    assert found is not None
+    assert [fit.suspended_ns for fit in found.fits] == [7_000_000_000, 0]
+    assert after is not None
+    assert [fit.suspended_ns for fit in after.fits] == [0, 0]
+
+
+@pytest.mark.parametrize("lie_ns", [0, 5_000_000_000])
+def test_the_word_of_what_keeps_the_clocks_is_named_and_a_lie_is_not_believed(
+    world: World, lie_ns: int
+) -> None:
+    source = Lying(world.rank, 0)
+
+    def keeps() -> Word:
+        # A time that all have: this machine's own.
+        true_ns = time.monotonic_ns()
+        ahead = true_ns - source.of(true_ns) + lie_ns * (world.rank == 1)
+        return Word("PTP", "one master", ahead, 300)
+
+    clock = CommonClock(world, [str(rank) for rank in range(world.size)], source, keeps)
+    clock.begin_row(PATIENCE_S)
+    found = clock.end_row(PATIENCE_S)
+    assert found is not None
+    one, other = found.fits
+    assert other.source == "PTP"
+    assert other.bound_ns < 10_000  # 600, and what the drift makes of a look that takes a while
+    assert one.source == ("round trips" if lie_ns else "PTP")
+    assert (one.contradicted_ns > 4e9) is bool(lie_ns)
 
 
 def test_ranks_of_one_clock_send_nothing_for_it(world: World) -> None:

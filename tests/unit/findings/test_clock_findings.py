@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import invented
@@ -10,8 +11,12 @@ import pytest
 from judged import about, judged
 
 from tcpx_mpi.findings import Severity
+from tcpx_mpi.findings.clock import clocks
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.records.clock import RowClock
+from tcpx_mpi.report import summarise_row
+from tcpx_mpi.stats.one_way import OneWay
+from tcpx_mpi.stats.open_loop import OpenLoop
 
 DAYS = "2 clocks on one time, +-"
 
@@ -68,3 +73,25 @@ def test_iterations_shorter_than_the_bound_do_not_start_together() -> None:
     ]
     sharp = row(invented.row_clock(bound_ns=500))
     assert len(about("Clock", judged([sharp], header(mode="synchronised")))) == 1
+
+
+def test_a_direction_and_an_open_loop_that_are_less_than_the_bound_are_doubted() -> None:
+    clock = invented.row_clock(bound_ns=20_000)
+
+    def doubts(one_way: OneWay | None = None, p50_ns: float | None = None) -> list[str]:
+        found = row(clock)
+        summary = summarise_row(header(), found)
+        loop = None
+        if p50_ns is not None:
+            spread = dataclasses.replace(summary.per_iteration, p50=p50_ns)
+            loop = OpenLoop(5.0, 5.0, spread, 20_000)
+        summary = dataclasses.replace(summary, one_way=one_way, open_loop=loop)
+        return [each.text for each in clocks(header(), [found], [summary])][1:]
+
+    direction = "a direction is known no better than it lasts at 1 KiB (+-20 us of 19 us)"
+    assert doubts(OneWay(90_000, 19_000, 20_000)) == [direction]
+    assert doubts(OneWay(19_000, math.nan, 20_000)) == [direction]
+    assert doubts(OneWay(21_000, 22_000, 20_000)) == []
+    start = "the time from the intended start is known no better than it lasts"
+    assert doubts(p50_ns=5_000) == [f"{start} at 1 KiB (+-20 us of 5 us)"]
+    assert doubts(p50_ns=21_000) == doubts(p50_ns=math.nan) == doubts() == []
