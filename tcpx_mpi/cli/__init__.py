@@ -181,7 +181,7 @@ def _invoke(arguments: list[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         refusal = UsageError(_one_line(error, arguments))
-        if arguments[:1] not in (["run"], ["selftest"]):
+        if arguments[:1] not in (["run"], ["selftest"], ["nixl"]):
             raise refusal from None
         from tcpx_mpi.cli.run import refuse
 

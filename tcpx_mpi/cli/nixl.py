@@ -1,22 +1,29 @@
-"""`tcpx-mpi nixl`: what two agents of NIXL move over the backend TCPX, and over UCX beside it."""
+"""`tcpx-mpi nixl`: what agents of NIXL move over the backend TCPX, and over UCX beside it."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import os
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.errors import ExitCode, LostRank, UsageError
-from tcpx_mpi.units import parse_size
+from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.launch.launcher_rank import LauncherRank, under_launcher
+from tcpx_mpi.launch.terminal import terminal_of_rank
+from tcpx_mpi.patterns import ROUND_TRIP
 
 _EXAMPLES = (
     "tcpx-mpi nixl",
     "tcpx-mpi nixl --size 4K,64M --op read --against ucx --hdf5 nixl.h5",
     "tcpx-mpi nixl --size 4000K --descriptors 1000",
+    "tcpx-mpi nixl --initiators 0 --targets 1-3 --size 64K -n 1000",
+    "mpirun -n 8 --hostfile HOSTS tcpx-mpi nixl --initiators 0-3 --targets 4-7 --kv llama-3.1-8b",
 )
+#: Of `run`, what a rank goes by while it waits for others.
+_FIXED = {"pattern": ROUND_TRIP, "hdf5": "none", "plugin": "none"}
 
 
 class _Command(click.Command):
@@ -25,43 +32,58 @@ class _Command(click.Command):
         write_examples(formatter, _EXAMPLES)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(parse_size(part) for part in text.split(","))
-    except (UsageError, ValueError) as error:
-        raise UsageError(f"--size: {error}") from None
-    if min(sizes) < 1:
-        raise UsageError(f"--size ({text}): a request moves at least 1 byte")
-    return sizes
-
-
 @click.command("nixl", cls=_Command)
 @click.option(
-    "--size", default="64M", show_default=True, metavar="SIZE[,SIZE...]", help="Bytes of a request."
-)
+    "--initiators", metavar="RANKS",
+    help="Who asks: 0-3, or 0,2; each asks all targets.  [the first half]",
+)  # fmt: skip
+@click.option(
+    "--targets", metavar="RANKS", help="Who is asked.  [the others]",
+)  # fmt: skip
+@click.option("--size", metavar="SIZE[,SIZE...]", help="Bytes of a request.  [64M]")
+@click.option(
+    "--kv", metavar="SHAPE",
+    help="In place of --size, a model's KV cache: layers,heads,dim,block,tokens, in bfloat16, or a "
+    "preset: llama-3.1-8b, llama-3.1-70b, mixtral-8x7b, qwen3-235b-a22b, deepseek-v3, or with "
+    "-small behind it a 32nd of the tokens.",
+)  # fmt: skip
 @click.option(
     "--op", "operation", type=click.Choice(["read", "write"]), default="write", show_default=True,
-    help="What the initiator asks for.",
+    help="What an initiator asks for.",
 )  # fmt: skip
 @click.option(
     "--memory", type=click.Choice(["dram", "vram"]), default="dram", show_default=True,
-    help="On both sides.",
+    help="On both sides; vram: of the GPUs of a node, one a rank in turn.",
 )  # fmt: skip
 @click.option(
     "--descriptors", type=click.IntRange(1), default=1, show_default=True,
     help="Number of blocks of a request, each with a gap behind it.",
 )  # fmt: skip
 @click.option(
-    "--iters", type=click.IntRange(1), default=50, show_default=True, help="Requests a row."
-)
+    "--batch", type=click.IntRange(1, 1024), default=1, show_default=True,
+    help="Requests that an initiator has under way with each target.",
+)  # fmt: skip
 @click.option(
-    "--warmup", type=click.IntRange(0), default=5, show_default=True, help="Not timed, before each."
-)
+    "--threads", type=click.IntRange(1, 64), default=1, show_default=True,
+    help="Of an initiator, which share its requests.",
+)  # fmt: skip
 @click.option(
-    "--against", type=click.Choice(["none", "ucx"]), default="none", show_default=True,
-    help="Run the wheel's UCX in turns, with UCX_TLS=tcp unless that is set.",
+    "--iters", "-n", type=click.IntRange(1), default=50, show_default=True,
+    help="Times that an initiator posts all its requests and waits for them, a row.",
+)  # fmt: skip
+@click.option(
+    "--warmup", "-w", type=click.IntRange(0), default=5, show_default=True,
+    help="Not timed, before each.",
+)  # fmt: skip
+@click.option(
+    "--against", default="none", show_default=True, metavar="none|ucx|libfabric[,...]",
+    help="Run the wheel's backends in turns, with UCX_TLS=tcp and FI_PROVIDER=tcp unless set.",
 )  # fmt: skip
 @click.option("--plugin", default="", metavar="PATH", help="NCCL network plugin.  [softtcpx]")
+@click.option(
+    "--device", metavar="N[,N...]",
+    help="Of the plugin: for one rank of a node after the other.  [TCPX_NIXL_DEVICE, or 0]",
+)  # fmt: skip
 @click.option(
     "--progress-thread/--no-progress-thread", default=True, show_default=True,
     help="NIXL's enable_prog_thread.",
@@ -74,55 +96,65 @@ def _sizes(text: str) -> tuple[int, ...]:
 )
 @click.option("--prom", "prom_path", metavar="FILE.prom", help="As for `run`.")
 @click.pass_context
-def command(
-    ctx: click.Context, /, size: str, iters: int, warmup: int, prom_path: str | None, **values: Any
-) -> int:
-    """Times requests between two agents of NIXL on this machine, over the backend TCPX.
+def command(ctx: click.Context, /, **values: Any) -> int:
+    """Times requests between agents of NIXL, over the backend TCPX: two on this machine, or as many
+    as --initiators and --targets name; under mpirun each rank is one.
 
     The table, the statistics and the file are those of `run`; every received byte is checked. A
-    time is the initiator's, from its post to the end that NIXL tells, with NIXL's Python in it. It
+    time is an initiator's, from its post to the end that NIXL tells, with NIXL's Python in it. It
     takes NIXL: pip install 'tcpx-mpi[nixl]'.
     """
-    from tcpx_mpi.exchange.prometheus import metrics_of, require_prom, write_prom
-    from tcpx_mpi.nixl.measure import NixlSettings, measure, wrong_bytes
-    from tcpx_mpi.records import Row, Run, require_writable
-    from tcpx_mpi.report import begin_lines, end_lines, line_of, summarise_row
+    arguments = ["tcpx-mpi", *ctx.obj]
+    rank = under_launcher(os.environ)
+    if rank is not None:
+        return _as_rank(values, arguments, rank)
+    from tcpx_mpi.nixl.story import measure_alone
+
+    return measure_alone(_asked(**values), arguments)
+
+
+def _as_rank(values: dict[str, Any], arguments: list[str], rank: LauncherRank) -> int:
+    """All ranks meet, whatever is wrong with the command line, and one says it."""
+    from tcpx_mpi.nixl.story import NixlStory
+    from tcpx_mpi.run import admission
+    from tcpx_mpi.run.story import run_rank
+    from tcpx_mpi.run.terminal import screen_of_run
+
+    try:
+        asked = _asked(**values)
+        settings = admission.read_settings(dict(_FIXED), os.environ)
+        settings = admission.with_ranks_of_launcher(settings, rank.size)
+        # Open MPI gives rank 0 a terminal of its own, whatever its output goes to.
+        terminal = terminal_of_rank(os.environ)
+        asked = replace(asked, screen=screen_of_run(settings, terminal, os.environ))
+    except TcpxError as error:
+        return run_rank(error, arguments, functools.partial(NixlStory, asked=None))
+    return run_rank(settings, arguments, functools.partial(NixlStory, asked=asked))
+
+
+def _asked(
+    *, size: str | None, kv: str | None, operation: str, descriptors: int, iters: int, warmup: int,
+    against: str, plugin: str, device: str | None, initiators: str | None, targets: str | None,
+    prom_path: str | None, **same: Any,
+) -> Any:  # fmt: skip
+    """What is asked for, right by itself. Raises UsageError."""
+    from tcpx_mpi.nixl.settings import NixlSettings, against_of, devices_of, requests_of
+    from tcpx_mpi.nixl.story import Asked
     from tcpx_mpi.run.terminal import screen_here
 
+    if plugin and plugin != "softtcpx":
+        if not os.path.isfile(plugin):
+            raise UsageError(f"--plugin: {plugin} is no file; give its path, or softtcpx")
+        plugin = os.path.abspath(plugin)
     settings = NixlSettings(
-        sizes=_sizes(size), iterations=iters, warmup_iterations=warmup, **values
+        requests=requests_of(size, kv, operation, descriptors),
+        operation=operation,
+        kv=kv or "",
+        iterations=iters,
+        warmup_iterations=warmup,
+        against=against_of(against),
+        plugin=plugin,
+        devices=devices_of(device),
+        **same,
     )
-    for each in settings.sizes:
-        if each < settings.descriptors:
-            raise UsageError(f"--size ({each}) is less than a byte for --descriptors "
-                             f"{settings.descriptors}")  # fmt: skip
-    if settings.plugin and settings.plugin != "softtcpx":
-        if not os.path.isfile(settings.plugin):
-            raise UsageError(f"--plugin: {settings.plugin} is no file; give its path, or softtcpx")
-        settings = dataclasses.replace(settings, plugin=os.path.abspath(settings.plugin))
-    if settings.hdf5 != "none":
-        require_writable(settings.hdf5, "--hdf5")
-    if prom_path is not None:
-        require_prom(prom_path)
-    screen = screen_here(os.environ, False)
-
-    def begin(run: Run) -> None:
-        print("\n".join(begin_lines(run.header, None, run.path, screen)), flush=True)
-
-    def row_done(run: Run, row: Row) -> None:
-        print(line_of(run.header, summarise_row(run.header, row), screen), flush=True)
-
-    def lost(name: str, why: str) -> None:
-        print(f"# Peer {name}: {why}", flush=True)
-
-    run, how = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done, lost)
-    summaries = [summarise_row(run.header, row) for row in run.rows]
-    files = [run.path] if run.path else []
-    error = wrong_bytes(run) or (LostRank(f"{how}, after all was moved") if how else None)
-    if prom_path is not None:
-        code = error.exit_code if error is not None else ExitCode.OK
-        files.append(write_prom(prom_path, metrics_of(run, code, summaries=summaries)))
-    print("\n".join(end_lines(run, summaries, screen, files=files)))
-    if error is not None:
-        raise error
-    return 0
+    return Asked(settings, initiators, targets, prom_path, screen_here(os.environ))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.findings.tails import arrivals_by_target
 from tcpx_mpi.records import Run, RunHeader, require_writable
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import RowSummary
@@ -69,7 +70,19 @@ def metrics_of(
         return [code, end]
     if summaries is None:
         summaries = [summarise_row(run.header, row) for row in run.rows]
-    return [code, gate, end, *_of_rows(run.header, summaries)]
+    return [code, gate, end, *_of_rows(run.header, summaries), *_of_targets(run)]
+
+
+def _of_targets(run: Run) -> list[Metric]:
+    """Of a run of requests to several ranks."""
+    found = Metric("target_microseconds", "Quantile of the time of requests to a target.")
+    for row in run.rows if run.header.targets else ():
+        labels = {**_labels(run.header), "message_size": format_size_option(row.size_bytes)}
+        for target, spread in arrivals_by_target(run.header, row).items():
+            quantiles = {"0.5": spread.p50, "0.99": spread.p99, "0.999": spread.p99_9}
+            for quantile, ns in quantiles.items():
+                found.add({**labels, "target": str(target), "quantile": quantile}, ns / 1e3)
+    return [found]
 
 
 def _of_rows(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Metric]:

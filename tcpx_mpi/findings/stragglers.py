@@ -47,7 +47,12 @@ def links_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
     found: dict[int, dict[Link, list[Measured]]] = defaultdict(lambda: defaultdict(list))
     for row in rows if not header.averages_only else []:
         if row.size_bytes:
-            of_row = _half_round_trips(row) if row.arrivals.size else _one_direction(header, row)
+            if header.targets:
+                of_row = _of_requests(row)
+            else:
+                of_row = (
+                    _half_round_trips(row) if row.arrivals.size else _one_direction(header, row)
+                )
             for link, measured in of_row.items():
                 found[row.size_bytes][link].append(measured)
     return {
@@ -113,6 +118,11 @@ def is_one_direction(header: RunHeader) -> bool:
     return pattern is not None and pattern.sender is not None
 
 
+def _has_ways(header: RunHeader) -> bool:
+    """Whether a link's time is that of one direction."""
+    return is_one_direction(header) or bool(header.targets)
+
+
 def has_rounds(header: RunHeader) -> bool:
     """Whether ranks meet several others, in rounds."""
     pattern = patterns.find(header.pattern)
@@ -147,6 +157,16 @@ def _of_blocks(times: NDArray[np.float64]) -> Measured:
     quarters = np.array_split(times, min(QUARTERS, times.size))
     by_quarter = tuple(float(np.median(each)) for each in quarters)
     return Measured(float(np.median(times)), first, second, by_quarter)
+
+
+def _of_requests(row: Row) -> dict[Link, Measured]:
+    """Links of initiators with their targets, each by the initiator's clock alone."""
+    return {
+        (sender, receiver): _of_blocks(times)
+        for receiver, of_receiver in enumerate(row.arrivals)
+        for sender, times in enumerate(of_receiver)
+        if bool((times > 0).all())
+    }
 
 
 def _half_round_trips(row: Row) -> dict[Link, Measured]:
@@ -215,7 +235,7 @@ def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
     fresh_by_size = links_by_size(header, [row for row in rows if row.pairs])
     if places is None or not by_size:
         return []
-    roles = ONE_DIRECTION if is_one_direction(header) else ROUND_TRIP
+    roles = ONE_DIRECTION if _has_ways(header) else ROUND_TRIP
     for size, links in by_size.items():
         fresh = fresh_by_size.get(size, {})
         for each in judged(links, fresh, places, roles):
@@ -302,7 +322,7 @@ def places_of(header: RunHeader) -> Places | None:
 def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     """The sentence on a straggler: its role, its factor, and the figures that say so."""
     names = [rank_name(header, rank) for rank in suspect.ranks]
-    one_direction = is_one_direction(header)
+    one_direction = _has_ways(header)
     figure = (
         f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
         f"{format_size(size)}, in {suspect.links} of {suspect.of_links} links "

@@ -1,6 +1,7 @@
 """Tails: how late the bytes of each sender come, and how even senders share a link.
 
-Of patterns whose senders are told apart for that (`Pattern.tails`). An arrival is from the start of
+Of patterns whose senders are told apart for that (`Pattern.tails`), and of requests, by the target
+that is asked. An arrival is from the start of
 the receiver's iteration until all bytes of a sender were there; those of all receivers are taken
 together. Where all send to one rank, goodput is a sender's part of the size over its median
 arrival.
@@ -9,7 +10,7 @@ arrival.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +28,10 @@ _MOST_SENDERS = 16
 def tails(
     header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
 ) -> Iterator[Finding[str]]:
-    """A line for each row: the slowest rank, then each sender."""
+    """A line for each row: the slowest rank, then each sender, or each target."""
+    if header.targets:
+        yield from _of_requests(header, rows)
+        return
     pattern = patterns.find(header.pattern)
     if pattern is None or not pattern.tails:
         return
@@ -39,20 +43,58 @@ def tails(
         by_sender = arrivals_by_sender(row)
         if not by_sender:
             continue
-        latest = sorted(by_sender, key=lambda sender: -by_sender[sender].p50)[:_MOST_SENDERS]
-        parts = [
-            f"rank {sender} {_figures(by_sender[sender])}"
-            + (_of_sender(row, sender, by_sender) if one_link else "")
-            for sender in sorted(latest)
-        ]
-        more = len(by_sender) - len(latest)
-        text = f"{size}, by sender: {'; '.join(parts)}"
-        text += f"; and {more} that came earlier" if more else ""
-        yield Finding(Severity.NOTE, "Tails", text)
+        more = {
+            sender: _of_sender(row, sender, by_sender) if one_link else "" for sender in by_sender
+        }
+        yield _by_rank(f"{size}, by sender", by_sender, more)
         if one_link and row.size_bytes:
             fairness = jain([goodput(row, sender, by_sender) for sender in by_sender])
             text = f"{size}: {fairness:.3f} of 1 (Jain's index of the goodput of {len(by_sender)})"
             yield Finding(Severity.NOTE, "Fairness", text)
+
+
+def _of_requests(header: RunHeader, rows: Sequence[Row]) -> Iterator[Finding[str]]:
+    """The post apart from the whole, then each target."""
+    for row in rows:
+        size = format_size(row.size_bytes)
+        if row.receives.any():
+            whole, post = (
+                describe(np.max(row.samples[phase][row.receives], axis=0).astype(np.float64))
+                for phase in ("iteration", "send")
+            )
+            text = (
+                f"{size}, slowest initiator of each iteration: {_figures(whole)}; of that, until "
+                f"its posts had returned: {_figures(post)}"
+            )
+            yield Finding(Severity.NOTE, "Tail", text)
+        if by_target := arrivals_by_target(header, row):
+            yield _by_rank(f"{size}, by target", by_target)
+
+
+def arrivals_by_target(header: RunHeader, row: Row) -> dict[int, Distribution]:
+    """Target -> the spread of the times of its requests, of all initiators together."""
+    found = {}
+    for target in header.targets if row.arrivals.size else ():
+        # Whatever is written there arrives there, whatever is read from there elsewhere.
+        values = np.concatenate([row.arrivals[target].ravel(), row.arrivals[:, target].ravel()])
+        values = values[~np.isnan(values)]
+        if values.size:
+            found[target] = describe(values)
+    return found
+
+
+def _by_rank(
+    what: str, spreads: Mapping[int, Distribution], more: Mapping[int, str] | None = None
+) -> Finding[str]:
+    """The latest ranks, in the order of ranks."""
+    latest = sorted(spreads, key=lambda rank: -spreads[rank].p50)[:_MOST_SENDERS]
+    parts = [
+        f"rank {rank} {_figures(spreads[rank])}{(more or {}).get(rank, '')}"
+        for rank in sorted(latest)
+    ]
+    left = len(spreads) - len(latest)
+    text = f"{what}: {'; '.join(parts)}" + (f"; and {left} that came earlier" if left else "")
+    return Finding(Severity.NOTE, "Tails", text)
 
 
 def arrivals_by_sender(row: Row) -> dict[int, Distribution]:

@@ -1,22 +1,22 @@
-"""The story of `tcpx-mpi nixl`: two agents on this machine, and beside them two over UCX."""
+"""The story of `tcpx-mpi nixl`: agents of all ranks over one backend, and beside them others."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import platform
-import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from tcpx_mpi import _native
-from tcpx_mpi._version import installed_version, source_state
-from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import TcpxError, WrongBytes
-from tcpx_mpi.machine.topology import Host, read_host
-from tcpx_mpi.nixl.agent_process import Request
+from tcpx_mpi.nixl.agent_process import AgentPlan
+from tcpx_mpi.nixl.agents import AgentFailed
+from tcpx_mpi.nixl.header import header_of
+from tcpx_mpi.nixl.ranks import Ranks
+from tcpx_mpi.nixl.request import Request
+from tcpx_mpi.nixl.roles import Roles, memory_bytes
+from tcpx_mpi.nixl.settings import BESIDE, NixlSettings
 from tcpx_mpi.nixl.side import Side, without_nixl_settings
+from tcpx_mpi.nixl.table import Table
 from tcpx_mpi.nixl.wheel import (
     BACKEND,
     Wheel,
@@ -26,9 +26,6 @@ from tcpx_mpi.nixl.wheel import (
     require_tested,
 )
 from tcpx_mpi.records import (
-    BaselineInfo,
-    Plan,
-    RankInfo,
     Row,
     RowFacts,
     Run,
@@ -36,39 +33,15 @@ from tcpx_mpi.records import (
     RunWriter,
     SetupTimes,
     SideKey,
-    filter_environment,
     join_row,
     utc_now,
 )
-from tcpx_mpi.units import counted, format_size
+from tcpx_mpi.units import format_size
 
-#: Blocks of iterations a row; two sides take turns by them.
+#: Blocks of iterations a row; sides take turns by them.
 _BLOCKS = 10
-UCX = "ucx"
-
-
-@dataclass(frozen=True)
-class NixlSettings:
-    """The settings of a measurement."""
-
-    sizes: tuple[int, ...]
-    operation: str
-    memory: str
-    #: Descriptors of a request, each of a part of the size and none beside another.
-    descriptors: int
-    iterations: int
-    warmup_iterations: int
-    against: str
-    check: bool
-    progress_thread: bool
-    plugin: str
-    hdf5: str
-
-
-def request_of(settings: NixlSettings, size_bytes: int) -> Request:
-    block = size_bytes // settings.descriptors
-    stride = block if settings.descriptors == 1 else 2 * block
-    return Request(settings.operation, settings.descriptors, block, stride)
+#: Many agents connect at once, perhaps on few cores.
+_CONNECT_PATIENCE, _CONNECT_PATIENCE_S = "TCPX_NIXL_CONNECT_PATIENCE_S", 60
 
 
 class _Sides:
@@ -85,64 +58,112 @@ class _Sides:
         for side in list(self.beside):
             try:
                 act(side)
-            except TcpxError as error:
+            except AgentFailed as error:
                 self.lost[side.backend] = " ".join(str(error).split())
                 self.beside.remove(side)
-                side.end()
+                side.kill()
+
+
+def find_wheel() -> Wheel:
+    """The NIXL of this node. Raises PluginMissing or UsageError."""
+    return require_tested(installed_wheel())
 
 
 def measure(
-    settings: NixlSettings, command: Sequence[str], begin: Callable[[Run], None],
-    row_done: Callable[[Run, Row], None], lost: Callable[[str, str], None],
-) -> tuple[Run, str]:  # fmt: skip
-    """The whole run, and how agents of ours ended where that was not in order ("": it was).
+    settings: NixlSettings, roles: Roles, ranks: Ranks, wheel: Wheel, command: Sequence[str],
+    table: Table,
+) -> None:  # fmt: skip
+    """Collective: the whole run. The leader prints it to the table.
 
-    `begin` gets the run when all agents know each other, `row_done` after each row; `lost`, before
-    that, the name of a baseline that could not go on, and why; at the end, how one ended that did
-    not end in order. One that cannot begin is said by its description.
-
-    Raises what an agent of ours tells.
+    Raises what an agent of ours tells, WrongBytes where bytes are wrong, and how agents of ours
+    ended where that was not in order. A baseline that could not go on is said in the table.
     """
-    wheel = require_tested(installed_wheel())
-    extent = max(request_of(settings, size).extent_bytes for size in settings.sizes)
     with contextlib.ExitStack() as cleanup:
         made = []
         for backend, environ in _backends(settings).items():
-            side = Side(
-                backend, wheel.package, settings.memory, extent, settings.progress_thread, environ
-            )
-            cleanup.callback(side.end)
+            plan = functools.partial(_plan, settings, roles, ranks, wheel, backend, environ)
+            side = Side(backend, roles, ranks, plan)
+            cleanup.callback(side.kill)
             made.append(side)
         sides = _Sides(made[0], made[1:])
         sides.each(Side.connect)
-        sides.each(lambda side: side.try_out(request_of(settings, settings.sizes[0])))
-        header = _header(settings, wheel, sides, command)
+        sides.each(lambda side: side.try_out(settings.requests[0]))
+        pids = ranks.together("processes", lambda: {r: a.pid for r, a in sides.own.agents.items()})
+        header = header_of(
+            settings, roles, ranks.hosts, pids, wheel, command, [s.backend for s in sides.beside],
+            sides.lost,
+        )  # fmt: skip
         told = set(sides.lost)
-        rows: list[Row] = []
-        run = Run(path="", header=header, setup=SetupTimes.joined([]), rows=rows, complete=False)
-        writer = None
-        if settings.hdf5 != "none":
-            writer = RunWriter(settings.hdf5)
-            run.path = writer.path
-            writer.write_header(header)
-            writer.write_setup(run.setup)
-        begin(run)
-        for index, size_bytes in enumerate(settings.sizes):
-            row = _row(settings, sides, index, size_bytes)
-            if writer is not None:
-                writer.append_row(row)
-            rows.append(row)
+        results = _Results(settings, header, table, ranks)
+        cleanup.enter_context(results)
+        for index in range(len(settings.requests)):
+            results.row(_row(settings, roles, ranks, sides, index))
             for backend in sides.lost.keys() - told:
-                lost(backend.lower(), f"n/a from here on: {sides.lost[backend]}")
+                table.lost(backend.lower(), f"n/a from here on: {sides.lost[backend]}")
             told |= sides.lost.keys()
-            row_done(run, row)
-        run.complete = True
-        if writer is not None:
-            writer.finish()
+        results.complete()
         for side in sides.beside:  # a library may end its process as it is unloaded
             if how := side.end():
-                lost(side.backend.lower(), f"{how}, after its last row")
-        return run, sides.own.end()
+                table.lost(side.backend.lower(), f"{how}, after its last row")
+        how = sides.own.end()
+        results.end(f"{how}, after all was moved" if how else "")
+
+
+class _Results:
+    """The run as the leader keeps it; nothing on other ranks."""
+
+    def __init__(
+        self, settings: NixlSettings, header: RunHeader, table: Table, ranks: Ranks
+    ) -> None:
+        self._table, self._ranks = table, ranks
+        rows: list[Row] = []
+        self._run = Run(path="", header=header, setup=SetupTimes.joined([]), rows=rows,
+                        complete=False)  # fmt: skip
+        self._rows, self._writer = rows, None
+        with ranks.leading("output"):
+            if ranks.leads and settings.hdf5 != "none":
+                self._writer = RunWriter(settings.hdf5)
+                self._run.path = self._writer.path
+                self._writer.write_header(header)
+                self._writer.write_setup(self._run.setup)
+        if ranks.leads:
+            table.begin(self._run)
+
+    def __enter__(self) -> _Results:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """What ends a run early is kept beside what was measured."""
+        if not self._ranks.leads or self._run.complete or not isinstance(error, TcpxError):
+            return
+        code = int(error.exit_code)
+        with contextlib.suppress(TcpxError):
+            self._table.ended_early(self._run, code)
+        if self._writer is not None:
+            with contextlib.suppress(TcpxError):
+                self._writer.fail(error.exit_code.name.lower(), code, {0: str(error)})
+
+    def row(self, row: Row | None) -> None:
+        with self._ranks.leading("output"):
+            if row is not None:
+                if self._writer is not None:
+                    self._writer.append_row(row)
+                self._rows.append(row)
+                self._table.row_done(self._run, row)
+
+    def complete(self) -> None:
+        self._run.complete = True
+        with self._ranks.leading("output"):
+            if self._writer is not None:
+                self._writer.finish()
+
+    def end(self, how: str) -> None:
+        """Raises what makes the run none that counts."""
+        error = None
+        with self._ranks.leading("output"):
+            if self._ranks.leads:
+                error = self._table.end(self._run, wrong_bytes(self._run), how)
+        self._ranks.agree(error)
 
 
 def wrong_bytes(run: Run) -> WrongBytes | None:
@@ -157,34 +178,72 @@ def wrong_bytes(run: Run) -> WrongBytes | None:
 
 def _backends(settings: NixlSettings) -> dict[str, dict[str, str]]:
     """The environment of each side's agents, by backend."""
-    own = {**compiler_settings(), "NIXL_PLUGIN_DIR": str(plugin_dir())}
+    patience_s = os.environ.get(_CONNECT_PATIENCE, str(_CONNECT_PATIENCE_S))
+    own = {
+        **compiler_settings(),
+        "NIXL_PLUGIN_DIR": str(plugin_dir()),
+        _CONNECT_PATIENCE: patience_s,
+    }
     if settings.plugin:
         own["TCPX_NIXL_PLUGIN"] = settings.plugin
     backends = {BACKEND: own}
-    if settings.against == UCX:
-        # Its default would not use the network on one machine.
-        backends["UCX"] = without_nixl_settings(
-            {"UCX_TLS": os.environ.get("UCX_TLS", "tcp"), "UCX_WARN_UNUSED_ENV_VARS": "n"}
-        )
+    for name in settings.against:
+        backends[BESIDE[name].backend] = without_nixl_settings(BESIDE[name].variables())
     return backends
 
 
-def _row(settings: NixlSettings, sides: _Sides, index: int, size_bytes: int) -> Row:
-    request = request_of(settings, size_bytes)
-    blocks = min(_BLOCKS, settings.iterations)
-    counts = [settings.iterations * (k + 1) // blocks - settings.iterations * k // blocks
-              for k in range(blocks)]  # fmt: skip
-    facts = RowFacts(
+def _plan(
+    settings: NixlSettings, roles: Roles, ranks: Ranks, wheel: Wheel, backend: str,
+    environ: dict[str, str], rank: int,
+) -> AgentPlan:  # fmt: skip
+    node = ranks.hosts[rank].node
+    local_rank = sum(host.node == node for host in ranks.hosts[:rank])
+    if settings.devices:
+        device = settings.devices[local_rank % len(settings.devices)]
+        environ = {**environ, "TCPX_NIXL_DEVICE": str(device)}
+    return AgentPlan(
+        rank=rank,
+        roles=roles,
+        backend=backend,
+        package=wheel.package,
+        memory=settings.memory,
+        slot_bytes=settings.slot_bytes,
+        size_bytes=memory_bytes(roles, rank, settings.slot_bytes),
+        local_rank=local_rank,
+        threads=settings.threads,
+        progress_thread=settings.progress_thread,
+        environ=environ,
+    )
+
+
+def _facts(settings: NixlSettings, roles: Roles, index: int, request: Request) -> RowFacts:
+    """The size is what an initiator has under way at once for one of a batch: a request to each
+    target."""
+    size_bytes = request.payload_bytes * len(roles.targets)
+    return RowFacts(
         index=index,
         cycle=0,
-        size_bytes=request.blocks * request.block_bytes,
-        count=request.blocks * request.block_bytes,
+        size_bytes=size_bytes,
+        count=size_bytes,
+        agg=settings.batch,
+        messages_per_copy=len(roles.targets),
         chunk_bytes=request.block_bytes,
         slots=1,
         iterations=settings.iterations,
         warmup_iterations=0,
     )
-    before: dict[str, list[tuple[int, int]]] = {}
+
+
+def _row(
+    settings: NixlSettings, roles: Roles, ranks: Ranks, sides: _Sides, index: int
+) -> Row | None:
+    """Collective: one row, for the leader; None elsewhere."""
+    request = settings.requests[index]
+    blocks = min(_BLOCKS, settings.iterations)
+    counts = [settings.iterations * (k + 1) // blocks - settings.iterations * k // blocks
+              for k in range(blocks)]  # fmt: skip
+    facts = _facts(settings, roles, index, request)
+    before: dict[str, dict[int, tuple[int, int]]] = {}
     rows: dict[str, Row] = {}
 
     def start(side: Side) -> None:
@@ -197,13 +256,12 @@ def _row(settings: NixlSettings, sides: _Sides, index: int, size_bytes: int) -> 
     def end(side: Side) -> None:
         with side.turn():
             after = side.cpu_ns()
-        cpu = [
-            (user - user_before, system - system_before)
-            for (user, system), (user_before, system_before) in zip(
-                after, before[side.backend], strict=True
-            )
-        ]
-        rows[side.backend] = join_row(facts, side.parts(facts, settings.check, cpu), utc_now())
+        cpu = {
+            rank: (user - before[side.backend][rank][0], system - before[side.backend][rank][1])
+            for rank, (user, system) in after.items()
+        }
+        if ranks.leads:
+            rows[side.backend] = join_row(facts, side.parts(facts, settings.check, cpu), utc_now())
 
     def block(count: int, side: Side) -> None:
         with side.turn():
@@ -213,92 +271,8 @@ def _row(settings: NixlSettings, sides: _Sides, index: int, size_bytes: int) -> 
     for count in counts:
         sides.each(functools.partial(block, count))
     sides.each(end)
+    if not ranks.leads:
+        return None
     row = rows.pop(sides.own.backend)
     row.sides = {SideKey(backend.lower()): other for backend, other in rows.items()}
     return row
-
-
-def _header(
-    settings: NixlSettings, wheel: Wheel, sides: _Sides, command: Sequence[str]
-) -> RunHeader:
-    host = read_host()
-    plugin = settings.plugin or os.environ.get("TCPX_NIXL_PLUGIN", "") or "softtcpx"
-    return RunHeader(
-        run_id=secrets.token_hex(8),
-        pattern=f"nixl-{settings.operation}",
-        start_time=utc_now(),
-        command=list(command),
-        plan=Plan(
-            sizes=tuple(
-                request_of(settings, size).blocks * request_of(settings, size).block_bytes
-                for size in settings.sizes
-            ),
-            iters=settings.iterations,
-            warmup_iters=settings.warmup_iterations,
-            check=int(settings.check),
-        ),
-        settings=[(name, str(value), "command line") for name, value in vars(settings).items()],
-        versions={
-            "tcpx-mpi": installed_version(),
-            "git": source_state(),
-            "build": ", ".join(_native.BUILD.values()),
-            "python": platform.python_version(),
-            wheel.name: wheel.version,
-        },
-        environment=filter_environment(os.environ),
-        facts={"kernel": host.kernel, "cpu_model": host.cpu_model},
-        ranks=[_rank(rank, host, sides.own, plugin, settings) for rank in range(2)],
-        world=2,
-        busbw_factor=1.0,
-        time_divisor=1,
-        plugin_path=plugin,
-        plugin_sha256="",
-        plugin_abi=-1,
-        plugin_name=os.path.basename(plugin),
-        memory="device" if settings.memory == "vram" else "host",
-        unpack="",
-        llc_bytes=host.llc_bytes,
-        mode="synchronised",
-        notes=[
-            f"NIXL {wheel.version} ({wheel.name}), backend {BACKEND}: rank 0 asks, rank 1 is asked",
-            "a time is rank 0's, from the post to the end that NIXL tells",
-            f"{counted(settings.descriptors, 'descriptor')} a request",
-        ],
-        baselines=[
-            BaselineInfo(
-                name=backend.lower(),
-                kind=backend.lower(),
-                streams=0,
-                two_way=True,
-                congestion_control="",
-                send_buffer_bytes=0,
-                description=f"NIXL's backend {backend}, UCX_TLS="
-                f"{os.environ.get('UCX_TLS', 'tcp')}"
-                + (f"; n/a: {sides.lost[backend]}" if backend in sides.lost else ""),
-                own_process=True,
-            )
-            for backend in [*(side.backend for side in sides.beside), *sides.lost]
-        ],
-    )
-
-
-def _rank(rank: int, host: Host, side: Side, plugin: str, settings: NixlSettings) -> RankInfo:
-    return RankInfo(
-        rank=rank,
-        host=host.name,
-        node=host.node,
-        pid=side.agents[rank].pid,
-        device=0,
-        device_name=f"NIXL {side.agents[rank].plan.role}",
-        nic="",
-        nic_pci="",
-        nic_speed_mbps=-1,
-        numa_node=-1,
-        cpus=cpu_list_text(host.cpus),
-        progress_cpu=-1,
-        plugin_path=plugin,
-        plugin_sha256="",
-        plugin_abi=-1,
-        plugin_name=os.path.basename(plugin),
-        memory="device" if settings.memory == "vram" else "host",
-    )

@@ -23,11 +23,11 @@ class HostMemory:
         self._bytes = np.zeros(size_bytes, np.uint8)
         self.address = int(self._bytes.ctypes.data)
 
-    def write(self, values: NDArray[np.uint8]) -> None:
-        self._bytes[: values.size] = values
+    def write(self, values: NDArray[np.uint8], at: int = 0) -> None:
+        self._bytes[at : at + values.size] = values
 
-    def read(self, size_bytes: int) -> NDArray[np.uint8]:
-        return self._bytes[:size_bytes]
+    def read(self, size_bytes: int, at: int = 0) -> NDArray[np.uint8]:
+        return self._bytes[at : at + size_bytes]
 
 
 class GpuMemory:
@@ -35,12 +35,15 @@ class GpuMemory:
 
     kind = "VRAM"
 
-    def __init__(self, size_bytes: int, gpu: int = 0) -> None:
+    def __init__(self, size_bytes: int, local_rank: int = 0) -> None:
         from tcpx_mpi import _native
 
-        self.device = gpu
         try:
-            _native.cuda_select(gpu)
+            gpus = [each["ordinal"] for each in _native.cuda_devices()]
+            if not gpus:
+                raise SetupFailed("--memory vram: the driver has no GPU here")
+            self.device = gpus[local_rank % len(gpus)]
+            _native.cuda_select(self.device)
         except (_native.CudaUnavailable, _native.CudaError) as error:
             raise SetupFailed(f"--memory vram: {error}") from None
         self._driver = ctypes.CDLL("libcuda.so.1")
@@ -48,12 +51,12 @@ class GpuMemory:
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
         self.address = address.value
 
-    def write(self, values: NDArray[np.uint8]) -> None:
-        self._copy(self.address, values.ctypes.data, values.size)
+    def write(self, values: NDArray[np.uint8], at: int = 0) -> None:
+        self._copy(self.address + at, values.ctypes.data, values.size)
 
-    def read(self, size_bytes: int) -> NDArray[np.uint8]:
+    def read(self, size_bytes: int, at: int = 0) -> NDArray[np.uint8]:
         values = np.empty(size_bytes, np.uint8)
-        self._copy(values.ctypes.data, self.address, size_bytes)
+        self._copy(values.ctypes.data, self.address + at, size_bytes)
         return values
 
     def _copy(self, to: int, source: int, size_bytes: int) -> None:
@@ -70,30 +73,32 @@ class GpuMemory:
 Memory = HostMemory | GpuMemory
 
 
-def make_memory(kind: str, size_bytes: int) -> Memory:
-    """`kind` is dram or vram. Raises SetupFailed."""
-    return GpuMemory(size_bytes) if kind == "vram" else HostMemory(size_bytes)
+def make_memory(kind: str, size_bytes: int, local_rank: int = 0) -> Memory:
+    """`kind` is dram or vram, of one GPU after the other by the rank's number on its node. Raises
+    SetupFailed."""
+    return GpuMemory(size_bytes, local_rank) if kind == "vram" else HostMemory(size_bytes)
 
 
-def pattern(seed: int, size_bytes: int) -> NDArray[np.uint8]:
+def pattern(seed: int | tuple[int, ...], size_bytes: int) -> NDArray[np.uint8]:
     """Bytes that only this seed makes."""
     return np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8)
 
 
-def poison(memory: Memory, extent_bytes: int) -> None:
-    memory.write(np.full(extent_bytes, _POISON, np.uint8))
+def poison(memory: Memory, extent_bytes: int, at: int = 0) -> None:
+    memory.write(np.full(extent_bytes, _POISON, np.uint8), at)
 
 
 def wrong_bytes(
-    memory: Memory, seed: int, blocks: int, block_bytes: int, stride_bytes: int
-) -> tuple[int, int]:
-    """Wrong bytes in memory that was poisoned and then written in blocks: their number, those
-    between the blocks included, and the offset of the first (-1: none)."""
+    memory: Memory, seed: int | tuple[int, ...], blocks: int, block_bytes: int, stride_bytes: int,
+    start: int = 0,
+) -> tuple[int, int]:  # fmt: skip
+    """Wrong bytes in memory that was poisoned and then written in blocks from `start` on: their
+    number, those between the blocks included, and the offset of the first (-1: none)."""
     extent = (blocks - 1) * stride_bytes + block_bytes
     expected = np.full(extent, _POISON, np.uint8)
     sent = pattern(seed, extent)
     for block in range(blocks):
         at = block * stride_bytes
         expected[at : at + block_bytes] = sent[at : at + block_bytes]
-    differ = np.flatnonzero(memory.read(extent) != expected)
+    differ = np.flatnonzero(memory.read(extent, start) != expected)
     return int(differ.size), int(differ[0]) if differ.size else -1

@@ -1,126 +1,38 @@
-"""A pair of agents over one backend, and the blocks of iterations that it runs."""
+"""The agents of all ranks over one backend, and the blocks of iterations that they run."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from tcpx_mpi.errors import ExitCode, LostRank, SetupFailed, TcpxError
-from tcpx_mpi.nixl.agent_process import AgentPlan, Request, serve
+from tcpx_mpi.nixl.agent_process import PATIENCE_S, AgentPlan, Block, Description, Wrong
+from tcpx_mpi.nixl.agents import AgentChild, AgentFailed
+from tcpx_mpi.nixl.ranks import Ranks
+from tcpx_mpi.nixl.request import Request
+from tcpx_mpi.nixl.roles import Roles
 from tcpx_mpi.records import PHASES, RankRow, RowFacts
-
-#: Importing NIXL and its libraries takes seconds on a busy machine.
-_PATIENCE_S = 120.0
-_END_PATIENCE_S = 30.0
-
-
-class AgentChild:
-    """The parent's end of an agent process."""
-
-    def __init__(self, plan: AgentPlan) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe: Connection
-        self._pipe, theirs = context.Pipe()
-        self.plan = plan
-        self._process = context.Process(target=serve, args=(theirs, plan), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid or -1
-
-    def tell(self, command: str, *arguments: Any) -> None:
-        try:
-            self._pipe.send((command, *arguments))
-        except (BrokenPipeError, ConnectionResetError):
-            raise self._lost() from None
-
-    def answer(self) -> Any:
-        """Raises the error that the agent told, LostRank if it died or says nothing."""
-        try:
-            if not self._pipe.poll(_PATIENCE_S):
-                raise LostRank(f"the {self._name} did not answer in {_PATIENCE_S:.0f} s")
-            good, *rest = self._pipe.recv()
-        except (EOFError, ConnectionResetError):
-            raise self._lost() from None
-        if good:
-            return rest[0]
-        code, text = rest
-        error = SetupFailed(f"the {self._name}: {text}")
-        error.exit_code = ExitCode(code)
-        raise error
-
-    def ask(self, command: str, *arguments: Any) -> Any:
-        self.tell(command, *arguments)
-        return self.answer()
-
-    def pause(self) -> None:
-        """No thread of it runs until `resume`."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
-        if self._process.is_alive():  # else its number may be another's
-            os.kill(self.pid, number)
-
-    def end(self) -> str:
-        """The end of the agent, in words, if it was not in order, or ""."""
-        self.resume()
-        try:
-            self._pipe.send(("end",))
-            self._process.join(_END_PATIENCE_S)
-        except (OSError, ValueError):
-            pass
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-            return f"the {self._name} did not end in {_END_PATIENCE_S:.0f} s"
-        code = self._process.exitcode
-        return f"the {self._name} ended with {code}" if code else ""
-
-    @property
-    def _name(self) -> str:
-        return f"{self.plan.role} over {self.plan.backend}"
-
-    def _lost(self) -> TcpxError:
-        self._process.join(5)
-        return LostRank(f"the {self._name} ended with {self._process.exitcode}")
+from tcpx_mpi.stragglers.arrivals import Arrivals
 
 
 class Side:
-    """Initiator and target over one backend."""
+    """Initiators and targets over one backend; every method but `turn` and `kill` is collective."""
 
     def __init__(
-        self, backend: str, package: str, memory: str, size_bytes: int, progress_thread: bool,
-        environ: dict[str, str],
-    ) -> None:  # fmt: skip
-        def child(role: str) -> AgentChild:
-            return AgentChild(
-                AgentPlan(role, backend, package, memory, size_bytes, progress_thread, environ)
-            )
-
-        self.backend = backend
-        self.agents = [child("initiator"), child("target")]
-        self.initiator, self.target = self.agents
+        self, backend: str, roles: Roles, ranks: Ranks, plan: Callable[[int], AgentPlan]
+    ) -> None:
+        self.backend, self._roles, self._ranks = backend, roles, ranks
+        self.agents = {rank: AgentChild(plan(rank), ranks.look) for rank in ranks.local}
+        self._others: dict[int, Description] = {}
 
     def connect(self) -> None:
-        for agent in self.agents:
-            agent.answer()
-        ours, _, _ = self.initiator.ask("describe")
-        theirs, self._address, self._device = self.target.ask("describe")
-        self.initiator.ask("know", theirs)
-        self.target.ask("know", ours)
+        self._together("agents", lambda: {r: each.answer() for r, each in self.agents.items()})
+        self._others = self._ask("describe")
+        self._ask("know", self._others)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -129,10 +41,10 @@ class Side:
         UCX's progress thread looks for work all the time: it would take half of a small machine's
         CPU from the side that is timed.
         """
-        for agent in self.agents:
+        for agent in self.agents.values():
             agent.resume()
         yield
-        for agent in self.agents:
+        for agent in self.agents.values():
             agent.pause()
 
     def try_out(self, request: Request) -> None:
@@ -143,87 +55,151 @@ class Side:
 
     def begin(self, request: Request, seed: int) -> None:
         self._request, self._seed = request, seed
-        self.initiator.ask("prepare", request, self._address, self._device)
-        self._times: list[list[int]] = []
-        self._starts: list[list[int]] = []
-        self._wrong = [0, 0]
-        self._fault = ""
+        self._ask("prepare", request, self._others, of=self._roles.initiators)
+        self._blocks: list[dict[int, Block]] = []
+        self._wrong = dict.fromkeys(range(self._roles.world), 0)
+        self._faults: dict[int, str] = {}
         self._check_ns = 0
 
     def block(self, iterations: int, check: bool, warmup: bool = False) -> None:
-        """Iterations back to back, with the bytes of before and after."""
+        """Iterations back to back on each initiator, which all begin together, with the bytes of
+        before and after."""
+        initiators, targets = self._roles.initiators, self._roles.targets
         writes = self._request.operation == "write"
-        source, sink = (self.initiator, self.target) if writes else (self.target, self.initiator)
-        seed = self._seed + len(self._times)
+        sources, sinks = (initiators, targets) if writes else (targets, initiators)
+        seed = self._seed + len(self._blocks)
         if check:
-            source.ask("fill", seed, self._request)
-            sink.ask("poison", self._request)
-        self.target.ask("serve_requests", True)
-        times, starts = self.initiator.ask("run", iterations)
-        self.target.ask("serve_requests", False)
+            self._ask("fill", seed, self._request, of=sources)
+            self._ask("poison", self._request, of=sinks)
+        self._ask("serve_requests", True, of=targets)
+        failed: AgentFailed | None = None
+        try:
+            blocks = self._ask("run", iterations, of=initiators, more_s=iterations * PATIENCE_S)
+        except AgentFailed as error:
+            failed = error
+        try:
+            self._ask("serve_requests", False, of=targets)
+        except AgentFailed as cause:  # a target that has died is what initiators tell of
+            raise cause from failed
+        if failed is not None:
+            raise failed
         if check:
             began = time.monotonic_ns()
-            wrong, first = sink.ask("judge", seed, self._request)
+            for sink, wrong in self._ask("judge", seed, self._request, of=sinks).items():
+                self._keep_wrong(sink, wrong)
             self._check_ns += time.monotonic_ns() - began
-            if wrong and not self._fault:
-                self._fault = f"{wrong} wrong bytes over {self.backend}, the first at {first}"
-            self._wrong[int(writes)] += wrong
         if not warmup:
-            self._times.append(times)
-            self._starts.append(starts)
+            self._blocks.append(blocks)
 
-    def cpu_ns(self) -> list[tuple[int, int]]:
-        return [agent.ask("cpu_ns") for agent in self.agents]
+    def cpu_ns(self) -> dict[int, tuple[int, int]]:
+        return self._ask("cpu_ns")
 
-    def parts(self, facts: RowFacts, check: bool, cpu_ns: list[tuple[int, int]]) -> list[RankRow]:
-        """Both agents' parts of the row. The clock is the initiator's, which hears when a
-        write has arrived; so it counts as the one that receives."""
-        times, starts = (
-            np.array([value for block in blocks for value in block], np.int64)
-            for blocks in (self._times, self._starts)
-        )
-        writes = self._request.operation == "write"
-        payload = facts.size_bytes * facts.iterations
+    def parts(
+        self, facts: RowFacts, check: bool, cpu_ns: dict[int, tuple[int, int]]
+    ) -> list[RankRow]:
+        """Every rank's part of the row. The clock is an initiator's, which hears when a write has
+        arrived; so it counts as the one that receives."""
+        roles, writes = self._roles, self._request.operation == "write"
+        arrivals = self._arrivals()
+        batches = np.array([len(block[roles.initiators[0]].time) for block in self._blocks],
+                           np.int64)  # fmt: skip
         parts = []
-        for rank in range(2):
-            sends = (rank == 0) == writes
-            values = {"iteration": times, "send": times, "receive": times, "start": starts}
-            if rank == 1:
-                values = {phase: np.zeros_like(times) for phase in PHASES}
+        for rank in range(roles.world):
+            asks = rank in roles.initiators
+            blocks = [block[rank] for block in self._blocks] if asks else []
+            zeros = np.zeros(facts.iterations, np.int64)
+            values = dict.fromkeys(PHASES, zeros)
+            if asks:
+                times = np.concatenate([block.time for block in blocks])
+                posts = np.concatenate([block.post for block in blocks])
+                starts = np.concatenate([block.start for block in blocks])
+                values = {"iteration": times, "send": posts, "receive": times, "start": starts}
+            payload = self._request.payload_bytes * roles.slots(rank) * facts.iterations
             user_ns, system_ns = cpu_ns[rank]
             parts.append(
                 RankRow(
                     rank=rank,
-                    receives=rank == 0,
+                    receives=asks,
                     checked=check,
                     wrong=self._wrong[rank] if check else -1,
                     chunks=-1,
-                    payload_bytes_sent=payload if sends else 0,
-                    payload_bytes_received=0 if sends else payload,
+                    payload_bytes_sent=payload if asks == writes else 0,
+                    payload_bytes_received=0 if asks == writes else payload,
                     prepare_ns=0,
-                    check_ns=self._check_ns if rank == 0 else 0,
+                    check_ns=self._check_ns if rank == roles.initiators[0] else 0,
                     cpu_user_ns=user_ns,
                     cpu_system_ns=system_ns,
                     cpu_others_ns=-1,
                     net_sent=-1,
                     net_received=-1,
                     tcp_retransmits=-1,
-                    fault=self._fault if rank == int(writes) else "",
+                    fault=self._faults.get(rank, ""),
                     samples=values,
                     warmup={phase: np.zeros(0, np.int64) for phase in PHASES},
-                    batches=np.array([len(block) for block in self._times], np.int64),
-                    batch_start=np.array([block[0] for block in self._starts], np.int64),
-                    late=np.zeros(len(self._times), np.bool_),
+                    batches=batches,
+                    batch_start=np.array([block.start[0] for block in blocks], np.int64)
+                    if asks
+                    else np.zeros(batches.size, np.int64),
+                    late=np.zeros(batches.size, np.bool_),
+                    arrivals=arrivals[rank].arrival_ns,
+                    arrival_blocks=arrivals[rank].counts,
                 )
             )
         return parts
 
     def end(self) -> str:
-        """The end of the agents, in words, if it was not in order, or ""."""
-        return "; ".join(filter(None, [agent.end() for agent in self.agents]))
+        """How its agents ended where that was not in order, or ""."""
+        how = self._together("end", lambda: {r: each.end() for r, each in self.agents.items()})
+        return "; ".join(filter(None, how.values()))
+
+    def kill(self) -> None:
+        """At once, those of this process."""
+        for agent in self.agents.values():
+            agent.kill()
+
+    def _arrivals(self) -> list[Arrivals]:
+        """By rank: when all bytes of each peer were there, by the initiator's clock; none of a
+        single pair, whose times are the row's."""
+        roles = self._roles
+        found = [Arrivals(roles.world) for _ in range(roles.world)]
+        if roles.world == 2:
+            return found
+        for block in self._blocks:
+            if self._request.operation == "read":
+                for rank in roles.initiators:
+                    found[rank].add(roles.targets, block[rank].by_target.T)
+            else:
+                for place, rank in enumerate(roles.targets):
+                    by_initiator = [block[each].by_target[place] for each in roles.initiators]
+                    found[rank].add(roles.initiators, np.transpose(by_initiator))
+        return found
+
+    def _keep_wrong(self, sink: int, wrong: list[Wrong]) -> None:
+        self._wrong[sink] += sum(each.bytes for each in wrong)
+        if wrong and sink not in self._faults:
+            peer, count, first = wrong[0]
+            whose = "" if self._roles.world == 2 else f" of rank {peer} on rank {sink}"
+            text = f"{count} wrong bytes over {self.backend}{whose}, the first at {first}"
+            self._faults[sink] = text
+
+    def _ask(
+        self, command: str, *arguments: Any, of: Collection[int] | None = None, more_s: float = 0.0
+    ) -> dict[int, Any]:
+        """The answers of all agents, or `of` these ranks alone; all at work at the same time."""
+
+        def step() -> dict[int, Any]:
+            asked = {r: each for r, each in self.agents.items() if of is None or r in of}
+            for agent in asked.values():
+                agent.tell(command, *arguments)
+            return {rank: agent.answer(more_s) for rank, agent in asked.items()}
+
+        return self._together(command, step)
+
+    def _together(self, what: str, step: Callable[[], dict[int, Any]]) -> dict[int, Any]:
+        return self._ranks.together(f"{what} of {self.backend}", step)
 
 
 def without_nixl_settings(environ: dict[str, str]) -> dict[str, str]:
-    """Takes NIXL's settings out of this process: the wheel's own backends need NIXL to look where
-    it always does."""
+    """Of this process: what the wheel's own backends need is that NIXL looks where it always
+    does."""
     return {**environ, "NIXL_PLUGIN_DIR": ""} if "NIXL_PLUGIN_DIR" in os.environ else environ

@@ -7,8 +7,12 @@ other than 0 write nothing but a journal, and never load it.
 from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.gpu import POWER_CAP, GpuRow, GpuState, gpu_row, throttled
 from tcpx_mpi.records.header import (
+    APART,
     AVERAGES,
     IMPORTED_BOUNDS,
+    INITIATORS,
+    SYNCHRONISED,
+    TARGETS,
     BaselineInfo,
     Plan,
     RankInfo,
@@ -50,14 +54,18 @@ from tcpx_mpi.records.stored import Scratch, StoredSamples
 from tcpx_mpi.records.writer import RunWriter, utc_now
 
 __all__ = [
+    "APART",
     "AVERAGES",
     "FLUSH",
     "IMPORTED_BOUNDS",
+    "INITIATORS",
     "IN_PLACE",
     "ITSELF",
     "LOADED",
     "PHASES",
     "POWER_CAP",
+    "SYNCHRONISED",
+    "TARGETS",
     "TURN_VARIABLE",
     "Average",
     "BaselineInfo",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi.config.options import PlanOptions
+from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.secrets import redacted_text, redacted_value, redacted_words
 
 #: The mode of a run that another program measured, and of which it told averages only.
@@ -17,6 +18,10 @@ IMPORTED_BOUNDS = "out of bounds values as printed"
 SYNCHRONISED = "synchronised"
 #: Of a run whose iterations are begun by the clock (--rate).
 OPEN_LOOP = "open loop"
+#: Iterations follow each other on each rank by itself; all ranks begin each batch together.
+APART = "apart"
+#: Facts of a run of requests: the ranks that ask, and those that are asked.
+INITIATORS, TARGETS = "initiators", "targets"
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class RunHeader:
     unpack: str
     #: Last-level cache in bytes; 0 or less if unknown.
     llc_bytes: int
-    #: "back-to-back", "synchronised" or "open loop", never mixed in a run; or AVERAGES.
+    #: "back-to-back", "synchronised" or "open loop", never mixed in a run; or APART, or AVERAGES.
     mode: str
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
@@ -174,7 +179,8 @@ class RunHeader:
     def back_to_back(self) -> bool:
         """Whether an iteration may be under way before the one before has arrived: not where all
         ranks start each together, nor in round trips that nothing but the one before begins."""
-        return self.is_open_loop or (self.mode != SYNCHRONISED and self.time_divisor == 1)
+        apart = self.mode in (SYNCHRONISED, APART)
+        return self.is_open_loop or (not apart and self.time_divisor == 1)
 
     @property
     def left_unflushed(self) -> str:
@@ -186,6 +192,15 @@ class RunHeader:
     def is_open_loop(self) -> bool:
         """Whether iterations were to begin by the clock (--rate)."""
         return self.mode == OPEN_LOOP
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The ranks that are asked, of a run of requests; none of other runs."""
+        try:
+            found = parse_cpu_list(self.facts.get(TARGETS, ""))
+        except ValueError:  # a file says what it likes
+            return ()
+        return tuple(rank for rank in found if rank < self.world)
 
     @property
     def averages_only(self) -> bool:

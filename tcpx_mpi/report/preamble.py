@@ -19,6 +19,8 @@ _MODES = {
     "back-to-back": "a rank starts an iteration when its own last one is complete",
     "open loop": "iterations are begun by the clock, whether those before are complete or not",
     "synchronised": "every iteration starts together on all ranks",
+    "apart": "a rank that asks starts an iteration when its own last one is complete; all begin "
+    "each block together",
 }
 
 

@@ -56,8 +56,9 @@ def agree_workload(world: World, parsed: Settings | TcpxError) -> Workload:
     return workload
 
 
-def agree_hosts(world: World, host: Host) -> list[Host]:
-    """Collective: every rank's host, by rank; every node has as many ranks as the others.
+def agree_hosts(world: World, host: Host, uneven: bool = False) -> list[Host]:
+    """Collective: every rank's host, by rank; every node has as many ranks as the others, unless
+    they may be `uneven`.
 
     Hosts of one name on several nodes have been given one each.
     """
@@ -66,7 +67,8 @@ def agree_hosts(world: World, host: Host) -> list[Host]:
     world.processes = [process for _, process in both]
     world.places = [each.name for each in hosts]
     with world.agree("hosts"):
-        _refuse_uneven(hosts)
+        if not uneven:
+            _refuse_uneven(hosts)
     return hosts
 
 

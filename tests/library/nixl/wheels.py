@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jobs
+import network_faults as faults
 import psutil
 import pytest
-from launcher import cluster_or_skip
+from launcher import Launcher, cluster_or_skip
 from nodes import Cluster
-from ten_lines import DONE, LIMIT_S, TEN_LINES, passes, ucx_beside_it
+from ten_lines import DONE, LIMIT_S, TEN_LINES, passes, run, ucx_beside_it
 
 from tcpx_mpi.records import read_run
 
@@ -112,6 +114,31 @@ def test_two_processes_move_every_byte(
 ) -> None:
     command = ("-m", "tcpx_mpi", "nixl", "--op", operation, "--iters", "10", "--warmup", "0")
     assert "0 OK" in passes(environ, *command, *options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--initiators", "0-1", "--targets", "2-3", "--op", "write", "--batch", "3"),
+        ("--initiators", "0", "--targets", "1-3", "--op", "read", "--descriptors", "300"),
+        ("--initiators", "0-2", "--targets", "3", "--op", "read", "--kv", "deepseek-v3-small"),
+    ],
+    ids=["2-to-2", "1-to-3", "3-to-1"],
+)
+def test_initiators_and_targets_move_every_byte(
+    environ: dict[str, str], options: tuple[str, ...]
+) -> None:
+    size = () if "--kv" in options else ("--size", "5000,300K")
+    command = ("-m", "tcpx_mpi", "nixl", "--iters", "10", "--warmup", "0", *size, *options)
+    assert "0 OK" in passes(environ, *command)
+
+
+def test_threads_of_an_initiator_share_its_requests() -> None:
+    command = ("-m", "tcpx_mpi", "nixl", "--targets", "1-2", "--batch", "4", "--threads", "3")
+    assert "0 OK" in passes(with_nixl(VERSIONS[-1]), *command, "--size", "70K", "--iters", "20")
+    refused = run(with_nixl(VERSIONS[0]), *command, "--size", "70K")
+    assert refused.returncode == 4
+    assert "--threads (3): this NIXL's nixl_agent_config has no sync_mode" in refused.stderr
 
 
 @pytest.mark.timeout(700)
@@ -224,6 +251,23 @@ def test_a_case_of_nixls_agents(environ: dict[str, str], body: str) -> None:
 def nodes() -> Iterator[Cluster]:
     with cluster_or_skip() as made:
         yield made
+
+
+def test_a_slow_target_on_another_node_is_named_over_softtcpx(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    """Ranks 2 and 3 are asked on the second node, each by a device of the plugin."""
+    command = Launcher(nodes).command(
+        "nixl", "--initiators", "0-1", "--targets", "2-3", "--size", "64K", "-n", "20", "-w", "1",
+        "--device", "0,1", PYTHONPATH=with_nixl(VERSIONS[-1])["PYTHONPATH"],
+        NCCL_SOCKET_IFNAME="eth1,eth2", TCPX_NIXL_INTERFACE="eth0",
+    )  # fmt: skip
+    with faults.slow_arrivals(nodes.nodes, at=1, interface="eth2", rate="3mbit"):
+        done = jobs.run(command, tmp_path)
+    assert done.code == 0, done.text
+    slow = [line for line in done.out.splitlines() if line.startswith("# Slow ")]
+    assert len(slow) == 1, done.text
+    assert ": rank 3 on tcpx-node-1 " in slow[0], done.text
 
 
 def test_agents_on_two_nodes_write_and_read(nodes: Cluster) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import invented_runs
 import numpy as np
 import pytest
 
+from tcpx_mpi.findings.stragglers import stragglers
 from tcpx_mpi.findings.tails import arrivals_by_sender, jain, tails
 from tcpx_mpi.records import Run
 from tcpx_mpi.report import summarise_row
@@ -70,3 +72,67 @@ def test_the_index_of_jain_is_one_for_equals_and_a_share_for_one(
 ) -> None:
     assert jain(values) == pytest.approx(index)
     assert math.isnan(jain([0, 0]))
+
+
+def requests(slow: float, operation: str = "write", initiators: int = 2) -> Run:
+    """Every initiator asks 3 targets, of which the last one takes so many times as long."""
+    world, iterations = initiators + 3, 400
+    run = invented_runs.sound(world=world, rows=1)
+    run.header = dataclasses.replace(
+        run.header, pattern=f"nixl-{operation}", mode="apart",
+        facts={"initiators": f"0-{initiators - 1}", "targets": f"{initiators}-{world - 1}"},
+        ranks=[
+            dataclasses.replace(info, node=f"boot-{int(info.rank >= initiators)}", nic="")
+            for info in run.header.ranks
+        ],
+    )  # fmt: skip
+    (row,) = run.rows
+    row.arrivals = np.full((world, world, iterations), np.nan)
+    row.arrival_blocks = np.ones(iterations, np.int64)
+    row.receives[:] = np.arange(world) < initiators
+    row.iterations = iterations
+    random = np.random.default_rng(1)
+    for initiator in range(initiators):
+        for target in range(initiators, world):
+            times = 100e3 * np.exp(0.05 * random.standard_normal(iterations))
+            way = (target, initiator) if operation == "write" else (initiator, target)
+            row.arrivals[way] = times * (slow if target == world - 1 else 1)
+    return run
+
+
+def test_requests_are_told_by_target_and_the_post_apart() -> None:
+    run = requests(3.0, "read", initiators=1)
+    (row,) = run.rows
+    row.arrivals[0, 1:] = np.array([[1000.0], [2000.0], [4000.0]])
+    row.samples["iteration"][0], row.samples["send"][0] = 4000, 500
+    assert texts(run) == [
+        (
+            "Tail",
+            "1 KiB, slowest initiator of each iteration: p50 4 p99 4 p99.9 n/a us; of that, "
+            "until its posts had returned: p50 0.5 p99 0.5 p99.9 n/a us",
+        ),
+        (
+            "Tails",
+            "1 KiB, by target: rank 1 p50 1 p99 1 p99.9 n/a us; rank 2 p50 2 p99 2 p99.9 n/a "
+            "us; rank 3 p50 4 p99 4 p99.9 n/a us",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("operation", "role"), [("write", "receiving"), ("read", "sending")])
+def test_a_slow_target_is_named_and_nobody_where_none_is_slow(operation: str, role: str) -> None:
+    slow = requests(3.0, operation)
+    (found,) = stragglers(slow.header, slow.rows)
+    assert re.match(
+        rf"rank 4 on .*, {role}: [23]\.\d* x the .* us of the good ones at .*, in 2 of 2 links",
+        found.text,
+    ), found.text
+    even = requests(1.0, operation)
+    (found,) = stragglers(even.header, even.rows)
+    assert found.text.startswith("nobody; a rank goes unseen below 1.")
+
+
+def test_of_one_initiator_a_slow_target_or_its_link_is_named() -> None:
+    run = requests(3.0, initiators=1)
+    (found,) = stragglers(run.header, run.rows)
+    assert re.match(r"rank 0 on .* or rank 3 on .*, or their link: [23]\.\d* x", found.text)

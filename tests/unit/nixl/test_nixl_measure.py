@@ -7,20 +7,10 @@ from pathlib import Path
 import pytest
 
 from tcpx_mpi import cli
-from tcpx_mpi.nixl.agent_process import Request
-from tcpx_mpi.nixl.measure import NixlSettings, request_of
 from tcpx_mpi.nixl.memory import HostMemory, pattern, poison, wrong_bytes
+from tcpx_mpi.nixl.request import Request, request_of_size
 from tcpx_mpi.nixl.wheel import Wheel
 from tcpx_mpi.records import read_run
-
-
-def settings(**changes: object) -> NixlSettings:
-    values: dict[str, object] = {
-        "sizes": (4096,), "operation": "write", "memory": "dram", "descriptors": 1,
-        "iterations": 5, "warmup_iterations": 1, "against": "none", "check": True,
-        "progress_thread": True, "plugin": "", "hdf5": "none", **changes,
-    }  # fmt: skip
-    return NixlSettings(**values)  # type: ignore[arg-type]
 
 
 def arrived(request: Request, seed: int) -> HostMemory:
@@ -41,8 +31,8 @@ def judged(memory: HostMemory, request: Request, seed: int) -> tuple[int, int]:
 
 
 def test_descriptors_have_gaps_so_that_nobody_joins_them() -> None:
-    assert request_of(settings(), 4096) == Request("write", 1, 4096, 4096)
-    assert request_of(settings(descriptors=4), 4096) == Request("write", 4, 1024, 2048)
+    assert request_of_size("write", 4096, 1) == Request("write", 1, 4096, 4096)
+    assert request_of_size("write", 4096, 4) == Request("write", 4, 1024, 2048)
 
 
 def test_what_arrived_whole_is_right_and_what_did_not_is_counted_and_placed() -> None:
@@ -69,6 +59,22 @@ def test_a_byte_between_the_blocks_is_wrong_if_it_was_touched() -> None:
         (["--plugin", "/nowhere.so"], "--plugin: /nowhere.so is no file"),
         (["--op", "copy"], "copy"),
         (["--hdf5", "/nowhere/o.h5"], "--hdf5: the directory /nowhere does not exist"),
+        (["--against", "ucx,libfabrik"], "--against (libfabrik) is unknown (did you mean lib"),
+        (["--device", "0,eth1"], "--device (0,eth1) is no list of devices"),
+        (["--initiators", "0-1", "--targets", "1-2"], "overlap in rank 1: a rank asks or is"),
+        (["--initiators", "", "--targets", "1"], "--initiators () names no rank"),
+        (["--initiators", "0-x", "--targets", "1"], "--initiators (0-x) is no list of ranks"),
+        (["--targets", "0-3"], "--targets (0-3) leaves no rank for --initiators: give both"),
+        (["--initiators", "0", "--targets", "2"], "rank 1 is neither in --initiators nor in"),
+        (["--initiators", "0-39", "--targets", "40-79"], "80 agents on one machine are more than"),
+        (["--kv", "llama-3.1-8", "--size", "4K"], "--kv says sizes and descriptors: leave --size"),
+        (["--kv", "llama-3.1-8"], "nor a preset"),
+        (["--kv", "32,8,128,0,4096"], "--kv: block (0) cannot be; use a number from 1 to"),
+        (["--kv", "16777216,1,1,1,16777216"], "descriptors a request are more than 1048576"),
+        (["--kv", "1,16777216,16777216,16777216,1"], "bytes is too large: the limit is 922337203"),
+        (["--size", "4611686018427387904", "--batch", "2"], "are more than 9223372036854775807 by"),
+        (["--size", "512T"], "need 4096 TiB, available are"),
+        (["--batch", "2000"], "2000 is not in the range 1<=x<=1024"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

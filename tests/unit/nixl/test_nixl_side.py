@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from idle_side import idle_side
 
 from tcpx_mpi.nixl.side import Side
 
@@ -19,19 +20,18 @@ LIMIT_S = 30.0
 
 @pytest.fixture
 def side() -> Iterator[Side]:
-    made = Side("IDLE", "idle_nixl", "dram", 4096, False, {})
-    for agent in made.agents:
-        agent.answer()
+    made = idle_side()
+    made.connect()
     yield made
     made.end()
-    assert not any(Path(f"/proc/{agent.pid}").exists() for agent in made.agents)
+    assert not any(Path(f"/proc/{agent.pid}").exists() for agent in made.agents.values())
 
 
 def states(side: Side, wanted: str) -> list[str]:
     """Of the agents, "T" if stopped; when they have been alike, or after a while."""
     deadline = time.monotonic() + LIMIT_S
     while True:
-        stats = [Path(f"/proc/{agent.pid}/stat").read_text() for agent in side.agents]
+        stats = [Path(f"/proc/{agent.pid}/stat").read_text() for agent in side.agents.values()]
         found = ["T" if text.rpartition(")")[2].split()[0] == "T" else "runs" for text in stats]
         if set(found) == {wanted} or time.monotonic() > deadline:
             return found
@@ -46,14 +46,13 @@ def test_agents_are_stopped_between_turns_and_end_when_told(side: Side) -> None:
 
 KILLED = """
 import os, signal
-from tcpx_mpi.nixl.side import Side
+from idle_side import idle_side
 if __name__ == "__main__":
-    side = Side("IDLE", "idle_nixl", "dram", 4096, False, {})
-    for agent in side.agents:
-        agent.answer()
+    side = idle_side()
+    side.connect()
     with side.turn():
         pass
-    print(*(agent.pid for agent in side.agents), flush=True)
+    print(*(agent.pid for agent in side.agents.values()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

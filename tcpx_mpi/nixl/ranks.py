@@ -1,0 +1,104 @@
+"""Who is in a measurement: all ranks' agents as children of this process, or of one rank each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from tcpx_mpi import _native
+from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.machine.topology import Host
+from tcpx_mpi.nixl.agents import AgentFailed
+from tcpx_mpi.world import AgreedError, Alarm, World, interrupted_by
+
+T = TypeVar("T")
+
+
+class Ranks(Protocol):
+    """Every rank that is not here is another process's; methods are collective but for `look`."""
+
+    #: Those whose agents are children of this process.
+    local: Sequence[int]
+    #: Whether this process prints and writes.
+    leads: bool
+    #: By rank.
+    hosts: Sequence[Host]
+
+    def together(self, what: str, step: Callable[[], dict[int, T]]) -> dict[int, T]:
+        """Every rank's value, by rank, of a step that makes those of `local`. Raises AgentFailed,
+        on all, if the step did on one."""
+
+    def agree(self, error: TcpxError | None) -> None:
+        """Raises the leader's error, on all."""
+
+    def leading(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Around what the leader does by itself; its error is all ranks'."""
+
+    def look(self) -> None:
+        """Called while agents work: raises what ends the run meanwhile."""
+
+
+class Alone:
+    """All of them, on this machine."""
+
+    def __init__(self, size: int, host: Host) -> None:
+        self.local: Sequence[int] = range(size)
+        self.leads = True
+        self.hosts: Sequence[Host] = [host] * size
+
+    def together(self, what: str, step: Callable[[], dict[int, T]]) -> dict[int, T]:
+        return step()
+
+    def agree(self, error: TcpxError | None) -> None:
+        if error is not None:
+            raise error
+
+    def leading(self, what: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def look(self) -> None: ...
+
+
+class OverMpi:
+    """One of them on each rank of a world."""
+
+    def __init__(self, world: World, hosts: Sequence[Host]) -> None:
+        self._world, self.hosts = world, hosts
+        self.local: Sequence[int] = [world.rank]
+        self.leads = world.rank == 0
+
+    def together(self, what: str, step: Callable[[], dict[int, T]]) -> dict[int, T]:
+        mine: dict[int, T] = {}
+        failed: AgentFailed | None = None
+        try:
+            mine = step()
+        except AgentFailed as error:
+            failed = error
+        fault = None if failed is None else (str(failed), int(failed.exit_code))
+        told = self._world.allgather((mine, fault), what, while_alive=True)
+        for rank, (_, of_rank) in enumerate(told):
+            if of_rank is not None:
+                text, code = of_rank
+                place = self._world.name(rank)
+                raise AgentFailed(f"{place}: {text}", ExitCode(code), rank) from failed
+        return {rank: value for values, _ in told for rank, value in values.items()}
+
+    def agree(self, error: TcpxError | None) -> None:
+        mine = None if error is None else (str(error), int(error.exit_code))
+        told = self._world.allgather(mine, "verdict", while_alive=True)[0]
+        if told is not None:
+            text, code = told
+            raise AgreedError(text, ExitCode(code), 0) from error
+
+    @contextlib.contextmanager
+    def leading(self, what: str) -> Iterator[None]:
+        with self._world.agree(what, while_alive=True), self._world.at_work():
+            yield
+
+    def look(self) -> None:
+        if number := _native.stop_signal():
+            raise interrupted_by(number)
+        if self._world.roll_call.alarmed():
+            raise Alarm
+        self._world.roll_call.answer_inquiries()
