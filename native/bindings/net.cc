@@ -176,7 +176,12 @@ void bind_net(nb::module_& m) {
       .def("missing", [](Table& t) { return t.net().missing(); })
       .def("extras", [](Table& t) { return t.net().extras(); })
       .def(
-          "init", [](Table& t) { return t.net().init(plugin_log::function()); }, Unlocked())
+          "init",
+          [](Table& t, int traffic_class) {
+            t.net().set_traffic_class(traffic_class);
+            return t.net().init(plugin_log::function());
+          },
+          "traffic_class"_a = -1, Unlocked())
       .def(
           "finalize", [](Table& t) { return t.net().finalize(); }, Unlocked())
       .def("devices",

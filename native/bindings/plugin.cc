@@ -63,7 +63,8 @@ void bind_plugin(nb::module_& m) {
       .def_prop_ro("name", [](Plugin& p) { return p.net().name(); })
       .def_prop_ro("offers_dma_buf", [](Plugin& p) { return p.net().offers_dma_buf(); })
       .def_prop_ro("has_contexts", [](Plugin& p) { return p.net().has_contexts(); })
-      .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("offers_traffic_class", [](Plugin& p) { return p.net().offers_traffic_class(); })
+      .def("init", &Plugin::init, "traffic_class"_a = -1, nb::call_guard<nb::gil_scoped_release>())
       .def("finalize", &Plugin::finalize, nb::call_guard<nb::gil_scoped_release>())
       .def("devices", &count_devices, nb::call_guard<nb::gil_scoped_release>())
       .def("properties", &properties_of, "device"_a);

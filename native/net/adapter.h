@@ -226,6 +226,8 @@ class ContextAdapter : public ProfiledAdapter<Table, Properties> {
   using Base::Base;
 
   bool has_contexts() const override { return true; }
+  bool offers_traffic_class() const override { return true; }
+  void set_traffic_class(int traffic_class) override { config_.traffic_class = traffic_class; }
   std::vector<std::string> extras() const override {
     std::vector<std::string> names = Base::extras();
     if (this->table_->finalize != nullptr) names.push_back("finalize");

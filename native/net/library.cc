@@ -104,7 +104,7 @@ Plugin::Plugin(const std::string& path, int abi) {
   }
 }
 
-void Plugin::init() {
+void Plugin::init(int traffic_class) {
   {
     const std::lock_guard<std::mutex> lock(g_init_mutex);
     const bool once = !net_->has_contexts();
@@ -123,6 +123,7 @@ void Plugin::init() {
     throw IncompleteTable(path_ + ": its table of v" + std::to_string(net_->abi()) +
                           " has no init: use another version of it (--abi), or another plugin");
   }
+  net_->set_traffic_class(traffic_class);
   const int code = net_->init(plugin_log::function());
   if (code != kNetSuccess) {
     const std::string said = plugin_log::quote_call();

@@ -39,7 +39,8 @@ class Plugin {
 
   // As NCCL of that version does. Up to v10: once a process; a second call, also after a failure,
   // throws. From v11 on: once for each Plugin, which is a communicator's context then.
-  void init();
+  // `traffic_class` of its connections: -1 for none, and in versions that have none.
+  void init(int traffic_class = -1);
   bool initialised() const { return initialised_; }
   // The end of that context, when its comms are closed; nothing in versions that have none.
   void finalize();

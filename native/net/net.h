@@ -59,6 +59,9 @@ class Net {
   virtual size_t max_request_bytes() const { return std::numeric_limits<size_t>::max(); }
   // NCCL of this version begins once a communicator, each with a context; else once a process.
   virtual bool has_contexts() const { return false; }
+  // Whether connections may have a traffic class (v10 on); before `init`, -1: none is asked for.
+  virtual bool offers_traffic_class() const { return false; }
+  virtual void set_traffic_class(int) {}
   // Entries that every plugin must have, in NCCL's spelling, that are NULL now.
   virtual std::vector<std::string> missing() const { return {}; }
   // Entries that a plugin may leave out, in NCCL's spelling, that are there now.

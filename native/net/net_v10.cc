@@ -10,6 +10,8 @@ class NetV10 final : public ProfiledAdapter<NetTableV10, NetPropertiesV9> {
   using ProfiledAdapter::ProfiledAdapter;
 
   int abi() const override { return 10; }
+  bool offers_traffic_class() const override { return true; }
+  void set_traffic_class(int traffic_class) override { config_.traffic_class = traffic_class; }
 
   int init(NetLogger logger) override {
     return plugin_call::run("init", [&] { return table_->init(logger, note_profiler_event); });

@@ -339,6 +339,10 @@ class RunOptions(PlanOptions):
         "version of the plugin's table (ncclNetPlugin_vN), 6 to 12; 0: the newest that it offers; "
         "of softtcpx, which has a file for each: 7",
         metavar="N", place=-1)
+    traffic_class: int | None = option(TRANSPORT, None, integer(0, 255, "IP's and InfiniBand's"),
+        "traffic class of the plugin's connections, 0 to 255, by a table of version 10 or newer; "
+        "softtcpx gives it to IP, without the two lowest bits, which are TCP's own",
+        metavar="N")
     memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
         "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
         "memory through the plugin's GPU receive path",

@@ -59,6 +59,10 @@ IN_PLACE_KIND = "direct"
 HIDDEN_TRAP = "SOFTTCPX_TRAP_HIDDEN"
 
 
+#: What NCCL passes where no class is asked for.
+_NO_CLASS = -1
+
+
 class RefusedAfterInit(UsageError):
     """A wrong setting that the plugin has read already: it does that once a process."""
 
@@ -93,6 +97,8 @@ class LoadedPlugin:
     #: Threads that it had started by the end of its initialisation.
     threads: frozenset[int] = frozenset()
     to_tell: ToTell = field(default_factory=ToTell)
+    #: Of its connections.
+    traffic_class: int | None = None
 
     @property
     def devices(self) -> int:
@@ -108,7 +114,7 @@ class LoadedPlugin:
         if not self.handle.has_contexts:
             return self.handle
         context = _native.Plugin(self.file.path, self.file.abi)
-        context.init()
+        context.init(_NO_CLASS if self.traffic_class is None else self.traffic_class)
         return context
 
     def fingerprint(self) -> str:
@@ -155,10 +161,11 @@ def load_plugin(
     before = thread_ids()
     _native.begin_plugin_init()
     handle = _native.Plugin(choice.path, choice.abi)
+    require_traffic_class(settings.traffic_class, file, handle)
     try:
         _native.watch_waits_for(f"{INIT} {file.path}")
         make_gpu_current(file.path, environ)
-        handle.init()
+        handle.init(_NO_CLASS if settings.traffic_class is None else settings.traffic_class)
         _native.watch_waits_for(f"{DEVICES} {file.path}")
         nics, findings = read_devices(handle)
     except _native.IncompleteTable as error:
@@ -171,8 +178,20 @@ def load_plugin(
     traps = traps_of(environ) if is_softtcpx(file.name) else []
     started = thread_ids() - before
     return LoadedPlugin(
-        file, choice.how, handle, derived, profile, nics, said, started, ToTell(warned, traps)
-    )
+        file, choice.how, handle, derived, profile, nics, said, started, ToTell(warned, traps),
+        settings.traffic_class,
+    )  # fmt: skip
+
+
+def require_traffic_class(asked: int | None, file: PluginFile, handle: Any) -> None:
+    """Raises UsageError for a class that nobody would hear of."""
+    if asked is not None and not handle.offers_traffic_class:
+        newer = [12] if is_softtcpx(file.name) else [v for v in file.abi_versions if v >= 10]
+        remedy = f"use --abi {max(newer)}" if newer else "use another plugin"
+        raise UsageError(
+            f"--traffic-class ({asked}): {file.name} is driven by its table of v{file.abi}, and "
+            f"connections have a class from v10 on: {remedy}, or leave it out"
+        )
 
 
 def try_plugin(settings: Settings, environ: Mapping[str, str]) -> None:

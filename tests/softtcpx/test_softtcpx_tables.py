@@ -35,13 +35,13 @@ def connected(table):
     return send, receive, listener
 table = _native.Table(PATH, ABI)
 assert table.abi == ABI and table.name == f"softtcpx_v{ABI}" and not table.missing()
-good(table.init())
+good(table.init(int(os.environ["TRAFFIC_CLASS"])))
 """
 
 
-def run(abi: int, body: str) -> str:
+def run(abi: int, body: str, traffic_class: int = -1) -> str:
     """What `body` prints in a process of its own: a plugin is initialised once a process."""
-    environ = os.environ | {"NCCL_SOCKET_IFNAME": "lo"}
+    environ = os.environ | {"NCCL_SOCKET_IFNAME": "lo", "TRAFFIC_CLASS": str(traffic_class)}
     done = subprocess.run([sys.executable, "-c", PREFACE + body, str(abi)],
                           capture_output=True, text=True, timeout=60, env=environ)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -108,3 +108,34 @@ names = {f"ncclNetPlugin_v{v}" for v in table.abi_versions}
 print(*names)
 """
     assert run(abi, body) == f"ncclNetPlugin_v{abi}"
+
+
+#: The traffic classes of this process's connected TCP sockets, each once.
+CLASSES = """
+import socket
+def classes():
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                one.getpeername()
+                found.add(one.getsockopt(socket.IPPROTO_IP, socket.IP_TOS))
+        except OSError:
+            pass
+    return found
+"""
+
+
+@pytest.mark.parametrize("abi", [10, 11, 12])
+def test_connections_have_the_traffic_class_of_their_version(abi: int) -> None:
+    body = CLASSES + "ends = connected(table)\nprint(sorted(classes()))"
+    # 107 without TCP's own two bits; the accepting side keeps its 0.
+    assert run(abi, body, traffic_class=107) == "[0, 104]"
+
+
+def test_a_class_that_ip_has_not_is_refused() -> None:
+    body = """
+handle, _ = good(table.listen(0))
+print(table.connect(0, np.frombuffer(handle, np.uint8).copy())[0])
+"""
+    assert run(12, body, traffic_class=256) == "4"

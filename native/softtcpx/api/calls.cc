@@ -84,7 +84,8 @@ int guarded(const char* name, Call call) {
 }
 
 struct Context : Object {
-  Context() : Object(ObjectKind::kContext) {}
+  explicit Context(int of_traffic) : Object(ObjectKind::kContext), traffic_class(of_traffic) {}
+  const int traffic_class;
 };
 
 // Lines that init has besides.
@@ -172,12 +173,12 @@ int init(int abi, NetLogger logger) {
   });
 }
 
-int init_context(int abi, void** context, NetLogger logger) {
+int init_context(int abi, void** context, NetLogger logger, int traffic_class) {
   if (context == nullptr) return kNetInvalidArgument;
   return guarded("init", [&] {
     Plugin& self = plugin();
     const std::lock_guard<std::mutex> lock(self.mutex);
-    auto made = std::make_unique<Context>();
+    auto made = std::make_unique<Context>(traffic_class);
     if (self.contexts == 0 && !self.ready) {
       set_logger(logger);
       const int code = set_up(self, abi);
@@ -200,6 +201,11 @@ int finalize(void* context) {
   delete found;
   if (--self.contexts == 0) let_go_of_devices(self);
   return kNetSuccess;
+}
+
+int traffic_class_of(void* context) {
+  const auto* found = as<Context>(context, ObjectKind::kContext);
+  return found != nullptr ? found->traffic_class : -1;
 }
 
 bool is_context(void* context) { return as<Context>(context, ObjectKind::kContext) != nullptr; }
@@ -232,14 +238,14 @@ int listen(int index, void* handle, void** listen_comm) {
   });
 }
 
-int connect(int index, void* handle, void** send_comm) {
+int connect(int index, void* handle, void** send_comm, int traffic_class) {
   Device* device = device_at(index);
   if (device == nullptr || handle == nullptr || send_comm == nullptr) return kNetInvalidArgument;
   *send_comm = nullptr;
   if (forked()) return kNetInvalidUsage;
   return guarded("connect", [&] {
     std::unique_ptr<SendComm> comm;
-    const int code = connect_step(*device, handle, &comm);
+    const int code = connect_step(*device, handle, traffic_class, &comm);
     *send_comm = static_cast<Object*>(comm.release());
     return opened(code, *send_comm);
   });

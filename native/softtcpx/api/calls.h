@@ -22,7 +22,7 @@ bool takes_dma_buf();
 
 int init(int abi, NetLogger logger);  // once a process
 // From v11 on any number of contexts share what the first of them found; the last one ends it.
-int init_context(int abi, void** context, NetLogger logger);
+int init_context(int abi, void** context, NetLogger logger, int traffic_class);
 int finalize(void* context);
 bool is_context(void* context);
 
@@ -30,7 +30,9 @@ int devices(int* count);
 const Interface* interface_of(int index);  // none: there is no such device
 
 int listen(int index, void* handle, void** listen_comm);
-int connect(int index, void* handle, void** send_comm);
+// What a context was made with; -1 for none.
+int traffic_class_of(void* context);
+int connect(int index, void* handle, void** send_comm, int traffic_class = -1);
 int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
 int reg_mr(void* comm, void* data, int64_t size, int type, void** mhandle);
 int reg_mr_dma_buf(void* comm, void* data, int64_t size, int type, uint64_t offset, int fd,

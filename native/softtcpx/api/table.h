@@ -53,8 +53,10 @@ template <int abi, auto* self>
 struct Init {
   int operator()(NetLogger logger) const { return turned(init(abi, logger)); }
   int operator()(NetLogger logger, NetProfiler) const { return turned(init(abi, logger)); }
-  int operator()(void** context, uint64_t, NetCommConfig*, NetLogger logger, NetProfiler) const {
-    return turned(init_context(abi, context, logger));
+  int operator()(void** context, uint64_t, NetCommConfig* config, NetLogger logger,
+                 NetProfiler) const {
+    return turned(
+        init_context(abi, context, logger, config != nullptr ? config->traffic_class : -1));
   }
 
  private:
@@ -70,7 +72,7 @@ struct Listen {
   }
 };
 
-// Nothing is offered to the sending side, and TCP has no use for a traffic class.
+// Nothing is offered to the sending side. A traffic class is that of IP.
 struct Connect {
   int operator()(int index, void* handle, void** send_comm) const {
     return connect(index, handle, send_comm);
@@ -78,13 +80,14 @@ struct Connect {
   int operator()(int index, void* handle, void** send_comm, NetDeviceHandle**) const {
     return connect(index, handle, send_comm);
   }
-  int operator()(int index, NetCommConfig*, void* handle, void** send_comm,
+  int operator()(int index, NetCommConfig* config, void* handle, void** send_comm,
                  NetDeviceHandle**) const {
-    return connect(index, handle, send_comm);
+    return connect(index, handle, send_comm, config != nullptr ? config->traffic_class : -1);
   }
   int operator()(void* context, int index, void* handle, void** send_comm,
                  NetDeviceHandle**) const {
-    return is_context(context) ? connect(index, handle, send_comm) : kNetInvalidArgument;
+    return is_context(context) ? connect(index, handle, send_comm, traffic_class_of(context))
+                               : kNetInvalidArgument;
   }
 };
 

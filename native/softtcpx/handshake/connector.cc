@@ -31,8 +31,8 @@ sockaddr_in listener_address(const ListenHandle& handle) {
 // The attempts in progress. A handle names its own by a number; the address of its buffer is kept
 // too, so that a copy of a handle in use is refused instead of sharing an attempt.
 struct Attempt {
-  Attempt(Device& device, const ListenHandle& handle, const void* buffer_)
-      : connector(device, handle), buffer(buffer_) {}
+  Attempt(Device& device, const ListenHandle& handle, int traffic_class, const void* buffer_)
+      : connector(device, handle, traffic_class), buffer(buffer_) {}
 
   Connector connector;
   const void* buffer;
@@ -50,7 +50,7 @@ Attempts& attempts() {
   return *all;
 }
 
-std::shared_ptr<Attempt> find_attempt(Device& device, ListenHandle* handle) {
+std::shared_ptr<Attempt> find_attempt(Device& device, ListenHandle* handle, int traffic_class) {
   Attempts& all = attempts();
   const Clock::time_point now = Clock::now();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -58,7 +58,7 @@ std::shared_ptr<Attempt> find_attempt(Device& device, ListenHandle* handle) {
     for (auto it = all.running.begin(); it != all.running.end();)
       it = now - it->second->asked > kForgotten ? all.running.erase(it) : std::next(it);
     handle->connect_state = all.next++;
-    auto attempt = std::make_shared<Attempt>(device, *handle, handle);
+    auto attempt = std::make_shared<Attempt>(device, *handle, traffic_class, handle);
     attempt->asked = now;
     all.running.emplace(handle->connect_state, attempt);
     return attempt;
@@ -78,8 +78,11 @@ void finish_attempt(ListenHandle* handle) {
 
 }  // namespace
 
-Connector::Connector(Device& device, const ListenHandle& handle)
-    : device_(device), handle_(handle), reach_by_(reach_deadline(Clock::now())) {}
+Connector::Connector(Device& device, const ListenHandle& handle, int traffic_class)
+    : device_(device),
+      handle_(handle),
+      traffic_class_(traffic_class),
+      reach_by_(reach_deadline(Clock::now())) {}
 
 Clock::time_point Connector::reach_deadline(Clock::time_point now) const {
   return now + std::chrono::milliseconds(device_.settings.connect_timeout_ms);
@@ -135,6 +138,9 @@ bool Connector::begin_attempt() {
     const sockaddr_in& own = device_.interface.address;
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    if (traffic_class_ >= 0 &&
+        ::setsockopt(fd.get(), IPPROTO_IP, IP_TOS, &traffic_class_, sizeof traffic_class_) != 0)
+      return end_attempt("a traffic class", errno);
     if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
       return end_attempt("bind to the device's address", errno);
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0 &&
@@ -239,16 +245,20 @@ std::unique_ptr<SendComm> Connector::make_comm() {
   return nullptr;
 }
 
-int connect_step(Device& device, void* buffer, std::unique_ptr<SendComm>* comm) {
+int connect_step(Device& device, void* buffer, int traffic_class, std::unique_ptr<SendComm>* comm) {
   auto* handle = static_cast<ListenHandle*>(buffer);
   if (!valid_listen_handle(*handle)) return kNetInvalidArgument;
+  if (traffic_class < -1 || traffic_class > 255) {
+    SOFTTCPX_WARN("connect with a traffic class of %d: IP has 0 to 255", traffic_class);
+    return kNetInvalidArgument;
+  }
   if (handle->flags != (device.settings.recv_sync != 0 ? kRecvSync : 0)) {
     SOFTTCPX_WARN("NCCL_GPUDIRECTTCPX_RECV_SYNC is %lld here and %u at the listener",
                   static_cast<long long>(device.settings.recv_sync), handle->flags);
     return kNetInvalidUsage;
   }
   if (device.settings.traps.no_peer != 0) return kNetSuccess;  // a trap: not yet, for ever
-  const std::shared_ptr<Attempt> attempt = find_attempt(device, handle);
+  const std::shared_ptr<Attempt> attempt = find_attempt(device, handle, traffic_class);
   if (attempt == nullptr) {
     SOFTTCPX_WARN("connect with a handle that was used up, or with a copy of one in use");
     return kNetInvalidUsage;

@@ -17,7 +17,7 @@ class Connector {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Connector(Device& device, const ListenHandle& handle);
+  Connector(Device& device, const ListenHandle& handle, int traffic_class);
 
   // Success with no comm: ask again.
   int advance(std::unique_ptr<SendComm>* comm);
@@ -51,6 +51,7 @@ class Connector {
 
   Device& device_;
   const ListenHandle handle_;
+  const int traffic_class_;  // -1: none
   Clock::time_point reach_by_;
   Clock::time_point answer_by_{};  // from the moment that the port took all sockets; unset: none
   Clock::time_point rest_until_{};
@@ -66,6 +67,7 @@ class Connector {
 };
 
 // One call of the table's connect: finds or begins the attempt that the handle's buffer stands for.
-int connect_step(Device& device, void* handle, std::unique_ptr<SendComm>* comm);
+// A `traffic_class` is that of IP, 0 to 255, whose two lowest bits are TCP's own; -1: none.
+int connect_step(Device& device, void* handle, int traffic_class, std::unique_ptr<SendComm>* comm);
 
 }  // namespace softtcpx

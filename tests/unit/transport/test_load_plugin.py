@@ -13,9 +13,10 @@ import pytest
 from tcpx_mpi import _native
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.placement import Placement
+from tcpx_mpi.plugin.find import PluginFile
 from tcpx_mpi.run.metadata import by_ranks
 from tcpx_mpi.transport.engine import confined_to
-from tcpx_mpi.transport.load_plugin import traps_of
+from tcpx_mpi.transport.load_plugin import require_traffic_class, traps_of
 from tcpx_mpi.transport.memory import require_memory, setup_gpu
 
 GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
@@ -115,3 +116,23 @@ def test_traps_are_those_that_do_something_and_told_by_rank() -> None:
     assert trapped == ["SOFTTCPX_TRAP_DELAY=7", "SOFTTCPX_TRAP_SIDE=send"]
     assert by_ranks([["a"], ["a"]]) == ["a"]
     assert by_ranks([[], ["a", "b"], ["b"]]) == ["a (rank 1)", "b (rank 1, 2)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "remedy"),
+    [
+        ("softtcpx_v7", (7,), "use --abi 12, or leave it out"),
+        ("other", (8, 9, 10, 11), "use --abi 11, or leave it out"),
+        ("other", (7, 8), "use another plugin, or leave it out"),
+    ],
+)
+def test_a_traffic_class_that_a_table_cannot_take_is_refused(
+    name: str, versions: tuple[int, ...], remedy: str
+) -> None:
+    file = PluginFile("/p.so", "", versions[0], versions, name)
+    old, new = (SimpleNamespace(offers_traffic_class=offers) for offers in (False, True))
+    with pytest.raises(UsageError, match=f"--traffic-class .0.: {name} is .* v{versions[0]}, .*"
+                       f"from v10 on: {remedy}"):  # fmt: skip
+        require_traffic_class(0, file, old)
+    require_traffic_class(0, file, new)
+    require_traffic_class(None, file, old)
