@@ -2,7 +2,8 @@
 
 The costs are fitted on runs of 2 ranks: on ring; on pingpong and pair, one way at a time; on these
 and all_reduce. Then each pattern runs with each number of ranks and is predicted by all three. Host
-memory, softtcpx. With --from, runs of an earlier call are read in place of new ones.
+memory, softtcpx. With --from, runs of an earlier call are read in place of new ones. With --skews,
+moe runs with each of these classes, too.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tcpx_mpi.records import read_run
+from tcpx_mpi.config.settings import load_settings
+from tcpx_mpi.patterns.moe_shape import SKEWS
+from tcpx_mpi.records import Row, read_run
+from tcpx_mpi.report import summarise_row
 from tcpx_mpi.schedule.simulator import Costs
-from tcpx_mpi.simulate import fit_costs, measured_rows
+from tcpx_mpi.simulate import Simulation, fit_costs, measured_rows
+from tcpx_mpi.simulate.fit import MeasuredRow
 from tcpx_mpi.simulate.text import costs_text
 
 #: The patterns that costs are fitted on, each with whether a NIC goes one way at a time.
@@ -34,6 +41,8 @@ def main() -> int:
     parser.add_argument("--patterns", default="ring,all_reduce,alltoall")
     parser.add_argument("--sizes", default="1K,16K,256K,4M")
     parser.add_argument("--iters", default="30")
+    parser.add_argument("--skews", default="", help="classes of skew of moe, or all")
+    parser.add_argument("--moe", default="deepseek-v3-small", help="the layer of these")
     parser.add_argument("--keep", metavar="DIR", help="where the runs' files go")
     parser.add_argument("--from", dest="kept", action="store_true", help="read those of --keep")
     asked = parser.parse_args()
@@ -50,9 +59,16 @@ def main() -> int:
         titles = "  ".join(f"{name:>15} ratio" for name in costs)
         print(f"{'pattern':<12} ranks       size  algo      measured us  {titles}")
         counts = dict.fromkeys(int(word) for word in asked.ranks.split(",") if word)
-        for pattern in asked.patterns.split(","):
+        for pattern in filter(None, asked.patterns.split(",")):
             for ranks in [2, *counts]:
                 compare(runs.file(pattern, ranks), pattern, ranks, costs)
+        skews = [*SKEWS] if asked.skews == "all" else [*filter(None, asked.skews.split(","))]
+        for skew in skews:
+            for ranks in [2, *counts]:
+                options = {"moe": asked.moe, "skew": skew}
+                words = [word for name, value in options.items() for word in (f"--{name}", value)]
+                file = runs.file("moe", ranks, skew, words)
+                compare(file, skew, ranks, costs, options)
     return 0
 
 
@@ -62,13 +78,14 @@ class Runs:
     def __init__(self, folder: Path, sizes: str, iters: str, kept: bool) -> None:
         self._folder, self._sizes, self._iters, self._kept = folder, sizes, iters, kept
 
-    def file(self, pattern: str, ranks: int) -> str:
-        path = self._folder / f"{pattern}-{ranks}.h5"
+    def file(self, pattern: str, ranks: int, form: str = "", options: Sequence[str] = ()) -> str:
+        """`options` replace the sizes, and `form` is a word for them."""
+        path = self._folder / f"{'-'.join(filter(None, (pattern, form)))}-{ranks}.h5"
         if path.exists() or self._kept:
             return str(path)
         command = [
             sys.executable, "-m", "tcpx_mpi", "run", pattern, "--ranks", str(ranks),
-            "--plugin", "softtcpx", "--memory", "host", "--sizes", self._sizes,
+            "--plugin", "softtcpx", "--memory", "host", *(options or ("--sizes", self._sizes)),
             "-n", self._iters, "-w", "3", "-c", "0", "--hdf5", str(path),
         ]  # fmt: skip
         environment = {key: value for key, value in os.environ.items() if "NCCL_TESTS" not in key}
@@ -78,10 +95,38 @@ class Runs:
         return str(path)
 
 
-def compare(path: str, pattern: str, ranks: int, costs: dict[str, Costs]) -> None:
+def rows_of_moe(path: str, options: Mapping[str, str]) -> list[MeasuredRow]:
+    """The rows of a run whose file does not say its messages, by the options that it had."""
+    run = read_run(path)
+    plan = run.header.plan
+    asked = {
+        **options, "pattern": "moe", "iters": str(plan.iters), "channels": str(plan.channels),
+        "warmup_iters": str(plan.warmup_iters), "window_send": str(plan.window_send),
+        "window_recv": str(plan.window_recv), "hdf5": "none",
+    }  # fmt: skip
+
+    def measured(row: Row) -> MeasuredRow:
+        settings = load_settings(asked, {})
+        settings = replace(settings, sizes=(row.size_bytes,), chunk_bytes=row.chunk_bytes)
+
+        def predict_ns(costs: Costs) -> float:
+            (found,) = Simulation(settings, run.header.world, costs, 1).rows()
+            return found.time_ns
+
+        time_ns = summarise_row(run.header, row).time_ns
+        return MeasuredRow(row.size_bytes, row.algo, time_ns, predict_ns)
+
+    return [measured(row) for row in run.rows]
+
+
+def compare(
+    path: str, pattern: str, ranks: int, costs: dict[str, Costs],
+    of_moe: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
     """A line for each row, and one with the medians."""
     ratios: dict[str, list[float]] = {name: [] for name in costs}
-    for found in measured_rows(read_run(path)):
+    rows = measured_rows(read_run(path)) if of_moe is None else rows_of_moe(path, of_moe)
+    for found in rows:
         texts = []
         for name, each in costs.items():
             predicted = found.predict_ns(each)
