@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from tcpx_mpi.errors import TcpxError, WrongBytes
+from tcpx_mpi.errors import ExitCode, TcpxError, WrongBytes
 from tcpx_mpi.nixl.agent_process import AgentPlan
 from tcpx_mpi.nixl.agents import AgentFailed
 from tcpx_mpi.nixl.header import header_of
@@ -95,7 +95,7 @@ def measure(
         )  # fmt: skip
         told = set(sides.lost)
         results = _Results(settings, header, table, ranks)
-        cleanup.enter_context(results)
+        ranks.keeps_fault(results.keep_fault)
         for index in range(len(settings.requests)):
             results.row(_row(settings, roles, ranks, sides, index))
             for backend in sides.lost.keys() - told:
@@ -129,19 +129,15 @@ class _Results:
         if ranks.leads:
             table.begin(self._run)
 
-    def __enter__(self) -> _Results:
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """What ends a run early is kept beside what was measured."""
-        if not self._ranks.leads or self._run.complete or not isinstance(error, TcpxError):
+    def keep_fault(self, code: int, texts: Mapping[int, str]) -> None:
+        """What ends the run early is kept beside what was measured."""
+        if not self._ranks.leads or self._run.complete:
             return
-        code = int(error.exit_code)
         with contextlib.suppress(TcpxError):
             self._table.ended_early(self._run, code)
         if self._writer is not None:
             with contextlib.suppress(TcpxError):
-                self._writer.fail(error.exit_code.name.lower(), code, {0: str(error)})
+                self._writer.fail(ExitCode(code).name.lower(), code, texts)
 
     def row(self, row: Row | None) -> None:
         with self._ranks.leading("output"):

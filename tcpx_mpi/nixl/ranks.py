@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.nixl.agents import AgentFailed
-from tcpx_mpi.world import AgreedError, Alarm, World, interrupted_by
+from tcpx_mpi.run.story import RunState
+from tcpx_mpi.world import AgreedError, Alarm, interrupted_by
 
 T = TypeVar("T")
+#: Gets the exit code, and what each rank says.
+KeepFault = Callable[[int, Mapping[int, str]], None]
 
 
 class Ranks(Protocol):
@@ -38,6 +41,9 @@ class Ranks(Protocol):
     def look(self) -> None:
         """Called while agents work: raises what ends the run meanwhile."""
 
+    def keeps_fault(self, keep: KeepFault) -> None:
+        """Who keeps what ends the run early, once that has been said."""
+
 
 class Alone:
     """All of them, on this machine."""
@@ -46,6 +52,7 @@ class Alone:
         self.local: Sequence[int] = range(size)
         self.leads = True
         self.hosts: Sequence[Host] = [host] * size
+        self.keep_fault: KeepFault = lambda _, __: None
 
     def together(self, what: str, step: Callable[[], dict[int, T]]) -> dict[int, T]:
         return step()
@@ -59,12 +66,16 @@ class Alone:
 
     def look(self) -> None: ...
 
+    def keeps_fault(self, keep: KeepFault) -> None:
+        self.keep_fault = keep
+
 
 class OverMpi:
     """One of them on each rank of a world."""
 
-    def __init__(self, world: World, hosts: Sequence[Host]) -> None:
-        self._world, self.hosts = world, hosts
+    def __init__(self, state: RunState, hosts: Sequence[Host]) -> None:
+        self._output, self._world, self.hosts = state.output, state.world, hosts
+        world = state.world
         self.local: Sequence[int] = [world.rank]
         self.leads = world.rank == 0
 
@@ -95,6 +106,9 @@ class OverMpi:
     def leading(self, what: str) -> Iterator[None]:
         with self._world.agree(what, while_alive=True), self._world.at_work():
             yield
+
+    def keeps_fault(self, keep: KeepFault) -> None:
+        self._output.keeps_fault = keep
 
     def look(self) -> None:
         if number := _native.stop_signal():

@@ -62,7 +62,14 @@ def measure_alone(asked: Asked, command: list[str]) -> int:
     ranks = Alone(roles.world, read_host())
     asked.refuse_memory(roles, ranks)
     asked.require_files()
-    measure(asked.settings, roles, ranks, find_wheel(), command, asked.table(True))
+    try:
+        measure(asked.settings, roles, ranks, find_wheel(), command, asked.table(True))
+    except TcpxError as error:
+        ranks.keep_fault(int(error.exit_code), {0: str(error)})
+        raise
+    except KeyboardInterrupt:
+        ranks.keep_fault(int(ExitCode.INTERRUPTED), {0: "interrupted"})
+        raise
     return int(ExitCode.OK)
 
 
@@ -84,7 +91,7 @@ class NixlStory:
         assert asked is not None
         require_equal(world, f"tcpx-mpi={tcpx_mpi.__version__}", "version of tcpx-mpi")
         require_equal(world, fingerprint_of(asked.settings, roles), "arguments")
-        ranks = OverMpi(world, agree_hosts(world, read_host(), uneven=True))
+        ranks = OverMpi(self.state, agree_hosts(world, read_host(), uneven=True))
         with world.agree("memory"):
             asked.refuse_memory(roles, ranks)
         with world.agree("output"):

@@ -10,7 +10,7 @@ import datetime
 import os
 import secrets
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from tcpx_mpi import _native
@@ -72,6 +72,8 @@ class Output:
         #: None: all columns, as in a file.
         self._screen: report.Screen | None = None
         self._row_under_way = -1
+        #: Of a story that writes its results by itself: keeps (code, texts) beside them.
+        self.keeps_fault: Callable[[int, Mapping[int, str]], None] | None = None
         self.run_id = secrets.token_hex(6) if active else ""
 
     def open(self, settings: Settings) -> None:
@@ -281,6 +283,9 @@ class Output:
 
     def keep_fault(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
         """The run ends early: keep why, beside what was measured."""
+        if self.keeps_fault is not None:
+            keeps = self.keeps_fault
+            within(HANGING_DISK_S, lambda: keeps(code, texts))
         self._end_events(code, texts, missing)
         if self._settings is not None and self._settings.prom_path is not None:
             try:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import network_faults as faults
 import numpy as np
+import psutil
 import pytest
-from jobs import Result, mpirun, run, tcpx_mpi
+from jobs import Result, mpirun, run, started, tcpx_mpi
 from launcher import Launcher, cluster_or_skip
 from nodes import WORK, Cluster
 
@@ -131,6 +132,28 @@ def test_what_ends_a_run_early_is_kept_beside_its_rows(
     assert (kept.fault.kind, kept.fault.exit_code) == ("lost_rank", 7)
     assert "tcpx_mpi_exit_code{" in (text := (place / "o.prom").read_text())
     assert re.search(r"exit_code\{.*\} 7$", text, re.M)
+
+
+@pytest.mark.multirank
+@pytest.mark.variant  # as of `run`, whose roll call it is
+def test_a_rank_that_is_killed_is_named_and_its_agents_end_with_it(place: Path) -> None:
+    # The second row goes on for minutes.
+    command = mpirun(2, "nixl", "--size", "100,32M", "-n", "2000", "-w", "0", "--hdf5", "o.h5")
+    with started(command, place) as job:
+        job.wait_for_row(100)
+        told = [job.wait_for(rf"^#  Rank +{rank} ") for rank in range(2)]
+        agents = [psutil.Process(int(line.split()[6])) for line in told]
+        killed = agents[1].parent()
+        assert killed is not None
+        killed.kill()
+        result = job.finish()
+        gone, left = psutil.wait_procs(agents, 20)
+    assert (len(gone), left) == (2, [])
+    assert result.code == 137, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(r"rank 1 on \S+ has died[;,] ", result.errors[0]), result.text
+    kept = read_run(str(place / "o.h5"))
+    assert ([row.size_bytes for row in kept.rows], kept.complete) == ([100], False)
 
 
 @pytest.mark.multirank
