@@ -62,7 +62,7 @@ class AgentPlan:
 
 
 class Description(NamedTuple):
-    """What others need in order to ask."""
+    """The facts that another agent needs to ask this one."""
 
     metadata: bytes
     address: int
@@ -225,8 +225,8 @@ class Agent:
         return self._agent.get_xfer_descs(places, self._memory.kind)
 
     def run(self, iterations: int) -> Block:
-        """Every iteration posts all requests, then waits for them; each begins with another target,
-        so that none is always asked last."""
+        """Posts all requests in each iteration, then waits for them; each iteration begins with
+        another target, so that none is always asked last."""
         targets = len(self._roles.targets)
         time_ns, post_ns, start_ns = np.zeros((3, iterations), np.int64)
         block = Block(time_ns, post_ns, start_ns, np.zeros((targets, iterations), np.int64))
@@ -299,7 +299,8 @@ class _Workers:
             thread.join()
 
     def iteration(self, first: int) -> tuple[int, list[int], _Ends]:
-        """When it began, when each thread had posted, and (target, end) of each request."""
+        """The instants when it began, when each thread had posted, and (target, end) of each
+        request."""
         self._first = first
         start = time.perf_counter_ns()
         if self._threads:

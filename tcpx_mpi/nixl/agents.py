@@ -22,7 +22,7 @@ _LOOK_S = 0.05
 
 
 class AgentFailed(AgreedError):
-    """What an agent tells, or that it has died: known to all ranks."""
+    """The error of an agent, or its death: known to all ranks."""
 
 
 class AgentChild:
@@ -77,7 +77,7 @@ class AgentChild:
             os.kill(self.pid, number)
 
     def end(self) -> str:
-        """How it ended where that was not in order, or ""."""
+        """The end of the agent, in words, if it was not in order, or ""."""
         self.resume()
         try:
             self._pipe.send(("end",))
@@ -96,7 +96,7 @@ class AgentChild:
         return f"the {self.plan.name} ended with {code}" if code else ""
 
     def kill(self) -> None:
-        """At once, whatever it does; nothing if it has ended."""
+        """Ends it at once, whatever it does."""
         self._process.kill()
         self._process.join()
 

@@ -130,7 +130,7 @@ class _Results:
             table.begin(self._run)
 
     def keep_fault(self, code: int, texts: Mapping[int, str]) -> None:
-        """What ends the run early is kept beside what was measured."""
+        """Writes what ends the run early beside what was measured."""
         if not self._ranks.leads or self._run.complete:
             return
         with contextlib.suppress(TcpxError):

@@ -19,7 +19,8 @@ KeepFault = Callable[[int, Mapping[int, str]], None]
 
 
 class Ranks(Protocol):
-    """Every rank that is not here is another process's; methods are collective but for `look`."""
+    """The ranks of a measurement; those that are not `local` are other processes'. Every method but
+    `look` and `keeps_fault` is collective."""
 
     #: Those whose agents are children of this process.
     local: Sequence[int]
@@ -29,8 +30,8 @@ class Ranks(Protocol):
     hosts: Sequence[Host]
 
     def together(self, what: str, step: Callable[[], dict[int, T]]) -> dict[int, T]:
-        """Every rank's value, by rank, of a step that makes those of `local`. Raises AgentFailed,
-        on all, if the step did on one."""
+        """The values of all ranks, by rank, of a step that makes those of `local`. Raises
+        AgentFailed, on all, if the step did on one."""
 
     def agree(self, error: TcpxError | None) -> None:
         """Raises the leader's error, on all."""
@@ -42,11 +43,11 @@ class Ranks(Protocol):
         """Called while agents work: raises what ends the run meanwhile."""
 
     def keeps_fault(self, keep: KeepFault) -> None:
-        """Who keeps what ends the run early, once that has been said."""
+        """Sets who writes down what ends the run early, once that has been said."""
 
 
 class Alone:
-    """All of them, on this machine."""
+    """The ranks as children of one process, on this machine."""
 
     def __init__(self, size: int, host: Host) -> None:
         self.local: Sequence[int] = range(size)
@@ -71,7 +72,7 @@ class Alone:
 
 
 class OverMpi:
-    """One of them on each rank of a world."""
+    """The ranks as those of a world, one in each process."""
 
     def __init__(self, state: RunState, hosts: Sequence[Host]) -> None:
         self._output, self._world, self.hosts = state.output, state.world, hosts

@@ -37,7 +37,7 @@ class Request:
 
     @property
     def slot_bytes(self) -> int:
-        """What lies from one request's memory to the next one's."""
+        """The distance from one request's memory to the next one's."""
         return -(-self.extent_bytes // _PAGE_BYTES) * _PAGE_BYTES
 
 
@@ -113,12 +113,13 @@ def kv_shape(text: str) -> KvShape:
 
 
 def request_of_kv(operation: str, shape: KvShape) -> Request:
-    """Every block of the cache, with a gap behind each: a paged cache has them anywhere."""
+    """The request of all blocks of a cache, with a gap behind each: a paged cache has them
+    anywhere. Raises UsageError."""
     return _checked("--kv", operation, shape.blocks, shape.block_bytes)
 
 
 def request_of_size(operation: str, size_bytes: int, blocks: int) -> Request:
-    """So many blocks of a part of the size each. Raises UsageError."""
+    """The request of so many blocks of a part of the size each. Raises UsageError."""
     if size_bytes < blocks:
         raise UsageError(f"--size ({size_bytes}) is less than a byte for --descriptors {blocks}")
     return _checked("--size", operation, blocks, size_bytes // blocks)

@@ -16,7 +16,7 @@ _MOST_RANKS = 1 << 16
 
 @dataclass(frozen=True)
 class Roles:
-    """Every initiator asks every target, `batch` requests at a time."""
+    """The roles of all ranks: each initiator asks each target, `batch` requests at a time."""
 
     initiators: tuple[int, ...]
     targets: tuple[int, ...]
@@ -30,7 +30,7 @@ class Roles:
         return "initiator" if rank in self.initiators else "target"
 
     def peers(self, rank: int) -> tuple[int, ...]:
-        """Who is on the other side of a rank's requests."""
+        """The ranks on the other side of a rank's requests."""
         return self.targets if rank in self.initiators else self.initiators
 
     def slots(self, rank: int) -> int:
@@ -42,7 +42,7 @@ class Roles:
         return self.peers(rank).index(peer) * self.batch + number
 
     def name(self, rank: int) -> str:
-        """As a message calls a rank's agent."""
+        """The name of a rank's agent in a message."""
         role = self.role(rank)
         alone = len(self.initiators if role == "initiator" else self.targets) == 1
         return role if alone else f"{role} of rank {rank}"
@@ -61,8 +61,8 @@ class Roles:
 def roles_of(
     initiators: str | None, targets: str | None, batch: int, world: int | None = None
 ) -> Roles:
-    """Of `--initiators` and `--targets` (None: not given) among so many ranks (None: as many as
-    they name). Raises UsageError."""
+    """The roles by `--initiators` and `--targets` (None: not given) among so many ranks (None: as
+    many as they name). Raises UsageError."""
     if world is not None and world < 2:
         raise UsageError(f"nixl needs 2 ranks, and mpirun started {world}: start one more")
     asking = None if initiators is None else _ranks("--initiators", initiators)
@@ -124,7 +124,7 @@ def _ranks(option: str, text: str) -> tuple[int, ...]:
 
 
 def memory_bytes(roles: Roles, rank: int, slot_bytes: int) -> int:
-    """Of a rank's agent. Raises UsageError if it overflows."""
+    """The memory of a rank's agent. Raises UsageError if it overflows."""
     needed = roles.slots(rank) * slot_bytes
     if needed > MAX_BYTES:
         raise UsageError(

@@ -20,7 +20,7 @@ class Beside:
     environ: dict[str, str]
 
     def variables(self) -> dict[str, str]:
-        """As they are, or as they are set here."""
+        """The variables as this process has them, or else as they are set here."""
         return {name: os.environ.get(name, value) for name, value in self.environ.items()}
 
 
@@ -32,7 +32,7 @@ BESIDE = {
 
 @dataclass(frozen=True)
 class NixlSettings:
-    """What was asked for; `requests` are those of the rows."""
+    """The settings of a measurement; `requests` are those of the rows."""
 
     requests: tuple[Request, ...]
     operation: str

@@ -97,7 +97,7 @@ class Side:
     def parts(
         self, facts: RowFacts, check: bool, cpu_ns: dict[int, tuple[int, int]]
     ) -> list[RankRow]:
-        """Every rank's part of the row. The clock is an initiator's, which hears when a write has
+        """The parts of the row, by rank. The clock is an initiator's, which hears when a write has
         arrived; so it counts as the one that receives."""
         roles, writes = self._roles, self._request.operation == "write"
         arrivals = self._arrivals()
@@ -148,7 +148,7 @@ class Side:
         return parts
 
     def end(self) -> str:
-        """How its agents ended where that was not in order, or ""."""
+        """The end of the agents, in words, if it was not in order, or ""."""
         how = self._together("end", lambda: {r: each.end() for r, each in self.agents.items()})
         return "; ".join(filter(None, how.values()))
 
@@ -200,6 +200,6 @@ class Side:
 
 
 def without_nixl_settings(environ: dict[str, str]) -> dict[str, str]:
-    """Of this process: what the wheel's own backends need is that NIXL looks where it always
-    does."""
+    """Takes NIXL's settings out of this process: the wheel's own backends need NIXL to look where
+    it always does."""
     return {**environ, "NIXL_PLUGIN_DIR": ""} if "NIXL_PLUGIN_DIR" in os.environ else environ

@@ -57,7 +57,7 @@ class Asked:
 
 
 def measure_alone(asked: Asked, command: list[str]) -> int:
-    """All agents on this machine; the exit code."""
+    """Runs all agents on this machine; returns the exit code."""
     roles = asked.roles(None)
     ranks = Alone(roles.world, read_host())
     asked.refuse_memory(roles, ranks)
