@@ -61,7 +61,7 @@ $(VENV)/.tested: $(VENV)/.installed
 
 # Here so that they can be built while lint runs; a test of them builds them else.
 native-tests: setup-tests
-	@PYTHONPATH=tests/native:tests/mutants $(BIN)/python tests/native/shared_builds.py
+	@env -u MAKEFLAGS PYTHONPATH=tests/native:tests/mutants $(BIN)/python tests/native/shared_builds.py
 
 bench: setup
 	@for pattern in pair pingpong ring mesh; do \
@@ -94,11 +94,12 @@ format: setup-tests
 	$(BIN)/clang-format -i $(shell find native tests benchmarks examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 # All tests by two workers, and a third for those that wait for a stall to be noticed. The suites,
-# among them those that are not part of it: tests/suites.py.
+# among them those that are not part of it: tests/suites.py. Ninja, and what tests start, are not to
+# share the jobs of `make -j2`.
 test: export FUZZ_RUNS := $(FUZZ_RUNS)
 ifeq ($(SUITE),)
 test: lint native-tests
-	$(BIN)/python -m pytest -n 3 tests
+	env -u MAKEFLAGS $(BIN)/python -m pytest -n 3 tests
 else
 test: $(if $(filter gpu nccl,$(SUITE)),gpu-setup,setup-tests)
 	@$(if $(filter gpu nccl,$(SUITE)),$(GPU_VENV)/bin,$(BIN))/python tests/suites.py $(SUITE)
