@@ -61,7 +61,7 @@ _CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the drive
 #: Folders with tests that are marked so and that no suite of their own runs.
 _VARIANTS = (
     "mpi", "cluster", "unit", "refplugin", "smoke", "gpu", "softtcpx", "library", "preflight",
-    "jobs", "analysis", "fuzz", "faults", "benchmarks",
+    "jobs", "fuzz", "faults", "benchmarks",
 )  # fmt: skip
 #: Of tests/nccl.
 _OVER_NCCL = ("over_softtcpx", "several_peers", "in_place", "under_tap")

@@ -152,7 +152,6 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "library/session/test_hanging_calls.py::test_a_patience_that_is_none_is_one_line[-1]",
         "library/session/test_hanging_calls.py::test_a_patience_that_is_none_is_one_line[nan]",
         "library/session/test_hanging_calls.py::test_a_patience_that_is_none_is_one_line[1 s]",
-        "analysis/test_notebooks.py::test_a_notebook_works_on_a_real_file_and_says_what_is_missing[*-empty]",
         "jobs/test_sbatch.py::test_the_exit_code_of_the_ranks_is_that_of_the_job[ring]",
         "jobs/test_sbatch.py::test_the_exit_code_of_the_ranks_is_that_of_the_job[sweep]",
     ),
