@@ -64,7 +64,7 @@ bool RawLoop::sweep() {
 
 // Where ranks have no core of their own, the kernel says when there is something to do.
 void RawLoop::rest() {
-  if (!sleeps_) return BatchLoop::rest();
+  if (!sleeps_ || pauses()) return BatchLoop::rest();
   nfds_t count = 0;
   for (const Flow& flow : flows_) {
     if (flow.fd < 0 || !may_begin(flow)) continue;
@@ -78,7 +78,8 @@ bool RawLoop::advance(Flow& flow) {
   if (!may_begin(flow)) return false;
   const ChunkOp& op = flow.next_op();
   if (flow.kind == FlowKind::kCopy) {
-    compute_chunk(op, flow.iteration);
+    if (op.work == ChunkWork::kPause && !pause_over(op)) return false;
+    if (op.bytes != 0) compute_chunk(op, flow.iteration);
     complete(flow, op);
     return true;
   }

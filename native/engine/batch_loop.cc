@@ -111,6 +111,7 @@ void BatchLoop::begin(const BatchPlan& plan) {
   first_slot_ = plan.first_slot;
   iterations_ = plan.iterations;
   open_ = gate_ = 0;
+  pause_ends_ = 0;
   if (parts_.size() > 1) {  // a batch of few: each has a schedule of its own in memory
     for (uint64_t i = 0; i < iterations_; ++i) left_[i] = parts_[(first_slot_ + i) % parts_.size()];
   }

@@ -206,6 +206,16 @@ class BatchLoop {
     return waits_met(program_, counters_, flow.next_op(), flow.round);
   }
 
+  // Of a pause that may begin, or has begun: whether it is over. All are of one flow, in order.
+  bool pause_over(const ChunkOp& op) {
+    const int64_t now = now_ns();
+    if (pause_ends_ == 0) pause_ends_ = now + static_cast<int64_t>(op.source);
+    if (now < pause_ends_) return false;
+    pause_ends_ = 0;
+    return true;
+  }
+  bool pauses() const { return pause_ends_ != 0; }
+
   // Where a chunk's bytes are in the slot of an iteration of this batch.
   uint8_t* address(int buffer, uint64_t iteration, uint64_t offset) const {
     return buffers_[buffer].base + slot_start(buffer, iteration) + offset;
@@ -271,7 +281,8 @@ class BatchLoop {
   uint64_t armed_ = 0;  // iterations of the next batch that are ready
   uint64_t iterations_ = 0;
   uint64_t open_ = 0;
-  uint64_t gate_ = 0;  // what sends and reads may begin: `open_`, of all loops of the rank
+  uint64_t gate_ = 0;       // what sends and reads may begin: `open_`, of all loops of the rank
+  int64_t pause_ends_ = 0;  // of the one under way; 0: none is
   bool failed_ = false;
   bool moved_since_look_ = false;
   int rests_ = 0;           // since anything moved

@@ -3,7 +3,7 @@
 // at most a window of them are posted, only the oldest is tested, and they finish in order.
 //
 //   kQueued  --the window has room, the plugin takes it--> kPosted     busy: kQueued, asked again
-//            --copy or scaling by the CPU----------------> kFinished
+//            --copy or scaling by the CPU, or of nothing-> kFinished
 //            --copy or scaling by the GPU----------------> kMoving
 //   kPosted  --test: done, a send------------------------> kFinished
 //            --test: done, a receive in its place--------> kArrived
@@ -205,6 +205,10 @@ struct Flow : FlowCounts {
     ++posted;
     ++tested;
     feed.took(*this, chunk);
+    if (chunk.bytes == 0) {  // it joins steps, or was a pause
+      chunk.state = ChunkState::kFinished;
+      return finished + 1 != posted || finish(feed, chunk);
+    }
     if (mover == nullptr) {
       copy_now(feed, chunk, from);
       return finish(feed, chunk);

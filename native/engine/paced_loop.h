@@ -24,7 +24,7 @@ class PacedLoop final : public TimedLoop {
 
   // As a feed. What waits for a receive of its iteration is an answer, and goes as soon as it can.
   // No send waits for the iteration before: each has a slot of its own in the batch.
-  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) {
     if (flow.kind != FlowKind::kSend) return TimedLoop::next(flow, chunk, posting);
     const Cursor& at = flow.source;
     if (at.iteration >= iterations() || !is_met(at)) return false;

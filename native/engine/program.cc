@@ -24,8 +24,17 @@ enum Column {
   kPred1,
   kWait1,
 };
-enum Op { kOpSend = 0, kOpReceive = 1, kOpCopy = 2, kOpReceiveReduce = 3, kOpScale = 4 };
+enum Op {
+  kOpSend = 0,
+  kOpReceive = 1,
+  kOpCopy = 2,
+  kOpReceiveReduce = 3,
+  kOpScale = 4,
+  kOpPause = 5,
+};
 enum WaitKind { kWaitChunk = 0, kWaitWhole = 1 };
+
+constexpr uint64_t kPauseNs = 1000;  // of one in the table's column of blocks
 
 struct Range {
   uint64_t offset;
@@ -67,6 +76,8 @@ Form form_of(int op, size_t row) {
       return {FlowKind::kReceive, ChunkWork::kReduce, true, true};
     case kOpScale:
       return {FlowKind::kCopy, ChunkWork::kScale, true, true};
+    case kOpPause:
+      return {FlowKind::kCopy, ChunkWork::kPause, false, false};
     default:
       refuse(row, "unknown operation " + std::to_string(op));
   }
@@ -159,7 +170,7 @@ class Compiler {
     if (form.reads && form.writes && from.bytes != to.bytes) {
       refuse(row, "source and destination have unequal lengths");
     }
-    if (form.work != ChunkWork::kMove) {
+    if (form.work == ChunkWork::kReduce || form.work == ChunkWork::kScale) {
       for (const Range& range : {from, to}) {
         require_aligned_elements(range, chunk_bytes_, program_.arithmetic.type, row);
       }
@@ -177,10 +188,11 @@ class Compiler {
       chunk.chunk = c;
       chunk.offset = (kind == FlowKind::kSend ? from.offset : to.offset) + at;
       chunk.source = from.offset + at;
-      chunk.buffer =
-          static_cast<uint8_t>(kind == FlowKind::kSend ? step[kSrcBuffer] : step[kDstBuffer]);
+      chunk.buffer = static_cast<uint8_t>(
+          std::max(kind == FlowKind::kSend ? step[kSrcBuffer] : step[kDstBuffer], 0));
       chunk.source_buffer = std::max(step[kSrcBuffer], 0) & 0xf;
       chunk.work = form.work;
+      if (form.work == ChunkWork::kPause) chunk.source = step[kBlocks] * kPauseNs;
       chunk.counter = counter_of(row, channel);
       add_waits(row, &chunk);
       const int peer = kind == FlowKind::kCopy ? -1 : step[kPeer];

@@ -27,6 +27,7 @@ enum class ChunkWork : uint8_t {
   kMove = 0,    // nothing
   kReduce = 1,  // of a receive: reduced with the local operand, and the result is what arrives
   kScale = 2,   // of a copy
+  kPause = 3,   // of a copy: nothing moves, and it is complete after a while
 };
 
 // One comparison: the counter of a (step, channel) against a number known beforehand. Chunks of
@@ -40,7 +41,8 @@ struct Wait {
 
 struct ChunkOp {
   uint64_t offset;  // in the slot: where a send reads, where a receive or copy writes
-  uint64_t source;  // in the slot: where a copy reads, or where the local operand of a receive is
+  uint64_t source;  // in the slot: where a copy reads, or where the local operand of a receive is;
+                    // of a pause: how many nanoseconds
   uint32_t bytes;
   uint32_t step;
   uint32_t chunk;

@@ -58,11 +58,7 @@ class TimedLoop : public BatchLoop {
   Operands operands(const Chunk<Part>& chunk) const;
   Net& net() { return net_; }
   int64_t now() const { return coarse_now(); }
-  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
-    if (!may_begin(flow.source)) return false;
-    fill(flow, chunk, posting);
-    return true;
-  }
+  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting);
   void took(ScheduledFlow& flow, const Chunk<Part>& chunk);
   void finished(const ScheduledFlow& flow, const Chunk<Part>& chunk);
   void fail(const ScheduledFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
@@ -102,6 +98,15 @@ class TimedLoop : public BatchLoop {
   Unpacker* copier_;
 };
 
+inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) {
+  const Cursor& at = flow.source;
+  if (!may_begin(at)) return false;
+  const ChunkOp& op = at.next_op();
+  if (op.work == ChunkWork::kPause && !pause_over(op)) return false;
+  fill(flow, chunk, posting);
+  return true;
+}
+
 inline void TimedLoop::fill(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
   const Cursor& at = flow.source;
   const ChunkOp& op = at.next_op();
@@ -117,6 +122,7 @@ inline void TimedLoop::fill(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
     posting.mhandle = at.staging_mhandle;
     return;
   }
+  if (op.work == ChunkWork::kPause) return;
   if (flow.kind == FlowKind::kCopy) {
     posting.source = address(op.source_buffer, at.iteration, op.source);
   } else {

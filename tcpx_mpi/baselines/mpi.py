@@ -108,7 +108,8 @@ class _Parts:
     """The parts of an iteration of one turn."""
 
     def __init__(self) -> None:
-        self.copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
+        #: Step, predecessors, the memory of both ends by slot; of a pause none, and how long it is.
+        self.copies: list[tuple[int, list[int], list[Any], list[Any], int]] = []
         #: Pieces of each step, and of all sends and receives.
         self.of_step: list[int] = []
         self.sends = self.receives = 0
@@ -162,7 +163,12 @@ class MpiLoop(PythonLoop):
             if row[Column.OP] == Op.COPY:
                 here = memory(row[Column.SRC_BUFFER], source, length)
                 there = memory(row[Column.DST_BUFFER], target, length)
-                parts.copies.append((step, preds, here, there))
+                parts.copies.append((step, preds, here, there, 0))
+                parts.of_step.append(1)
+                continue
+            if row[Column.OP] == Op.PAUSE:
+                pause_ns = row[Column.BLOCKS] * 1000
+                parts.copies.append((step, preds, [], [], pause_ns))
                 parts.of_step.append(1)
                 continue
             sends = row[Column.OP] == Op.SEND
@@ -190,6 +196,7 @@ class MpiLoop(PythonLoop):
         self._begin(_native.now_ns(), stall_ns, end_by_ns)
         self._first, self._iterations, self._start_ns = first_slot, iterations, start_ns
         self._begun = False
+        self._pause_ends_ns = 0  # of the one under way; 0: none is
         self._open = 0
         if len(self._parts) > 1:  # of few iterations
             self._ready(first_slot, iterations)
@@ -326,16 +333,29 @@ class MpiLoop(PythonLoop):
             if number == len(copies):
                 iteration, number = iteration + 1, 0
                 continue
-            step, preds, source, target = copies[number]
+            step, preds, source, target, pause_ns = copies[number]
             if iteration > self._open or any(self._left[iteration][pred] for pred in preds):
                 break
-            place = slot // len(self._parts)
-            target[place][:] = source[place]
+            if pause_ns and not self._pause_over(pause_ns):
+                break
+            if source:
+                place = slot // len(self._parts)
+                target[place][:] = source[place]
             number += 1
             self._finish_piece(step, iteration, _native.now_ns())
             moved = True
         self._next_copy = (iteration, number)
         return moved
+
+    def _pause_over(self, pause_ns: int) -> bool:
+        """Of a pause that may begin, or has begun."""
+        now = _native.now_ns()
+        if self._pause_ends_ns == 0:
+            self._pause_ends_ns = now + pause_ns
+        if now < self._pause_ends_ns:
+            return False
+        self._pause_ends_ns = 0
+        return True
 
     def _finish_piece(self, step: int, iteration: int, now: int) -> None:
         self._left[iteration][step] -= 1

@@ -27,8 +27,8 @@ _EXAMPLES = (
 _NAMES = (
     "minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes", "op", "datatype", "root", "algo",
     "matrix", "matrix_scale", "sequence", "sequence_by", "spread", "senders", "background", "moe",
-    "skew", "warmup_iters", "iters", "agg_iters", "average", "blocking", "channels",
-    "chunk", "window_send", "window_recv", "seed", "config",
+    "skew", "replay", "gaps", "replay_from", "replay_for", "warmup_iters", "iters", "agg_iters",
+    "average", "blocking", "channels", "chunk", "window_send", "window_recv", "seed", "config",
 )  # fmt: skip
 _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
 _MOST_US = 1e9

@@ -35,6 +35,7 @@ from tcpx_mpi.config.parsers import (
     baselines_of,
     cpu_list,
     factor,
+    gaps,
     integer,
     names_in_turn,
     names_of,
@@ -279,6 +280,20 @@ class RunOptions(PlanOptions):
     sequence_by: str = option(OPERATION, "iteration", one_of("iteration", "row"),
         "matrix: each iteration, or each row of the table, has the next matrix of --sequence",
         metavar="iteration|row")
+    replay_path: str | None = option(OPERATION, None, any_text,
+        "in place of a pattern: send again what the tap has recorded of a job, by this folder of "
+        "its files; --ranks is their number",
+        name="replay", metavar="DIR")
+    gaps: float = option(OPERATION, 1.0, gaps,
+        "replay: where a rank had nothing under way it pauses as long (keep, or 1), not at all (0) "
+        "or X times as long",
+        metavar="keep|0|X")
+    replay_from_s: float = option(OPERATION, 0.0, seconds(zero=True),
+        "replay: leave out what was sent before this time, from the first message on",
+        name="replay_from", metavar="TIME")
+    replay_for_s: float = option(OPERATION, 0.0, seconds(zero=True),
+        "replay: so much of the record; 0: to its end",
+        name="replay_for", metavar="TIME")
     spread: float = option(OPERATION, 1.0, part,
         "alltoallv without a matrix; 1: more bytes to ranks farther away; 0: equal shares",
         metavar="SHARE", variables=("NCCL_TESTS_ALLTOALLV_SPREAD",))

@@ -169,6 +169,11 @@ def factor(label: str, text: str) -> float:
     return value
 
 
+def gaps(label: str, text: str) -> float:
+    """What idle times are multiplied by; `keep` is 1."""
+    return 1.0 if text.strip() == "keep" else factor(label, text)
+
+
 def rate(label: str, text: str) -> float:
     """A number of times a second, above 0."""
     try:

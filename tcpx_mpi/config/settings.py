@@ -14,11 +14,14 @@ from tcpx_mpi.config.option import Option
 from tcpx_mpi.config.options import (
     ITERS_WITH_BASELINES,
     LEAST_BLOCKS,
+    MAX_CHUNK_BYTES,
+    MAX_WINDOW,
     OPTIONS,
     PlanOptions,
     RunOptions,
 )
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.patterns import RECORDED
 from tcpx_mpi.patterns.moe_shape import shape_of
 from tcpx_mpi.units import format_size_option
 
@@ -158,6 +161,21 @@ def _names() -> list[str]:
 _NAMES = _names()
 
 
+def as_recorded(settings: Settings, size_bytes: int, longest_bytes: int, depth: int) -> Settings:
+    """The settings with what a recording says, where nobody says otherwise: its size, and each
+    message a request on the one connection of its lane."""
+    found: dict[str, object] = {
+        "sizes": (size_bytes,),
+        "channels": 1,
+        "chunk_bytes": min(max(longest_bytes, 1), MAX_CHUNK_BYTES),
+        "window_send": min(depth, MAX_WINDOW),
+        "window_recv": min(depth, MAX_WINDOW),
+    }
+    given = {name: v for name, v in found.items() if settings.sources[name] == "default"}
+    sources = {**settings.sources, **dict.fromkeys(given, "the recording")}
+    return dataclasses.replace(settings, **given, sources=sources)  # type: ignore[arg-type]  # by name
+
+
 def fingerprint_difference(first: str, second: str) -> str:
     """The differences of two fingerprints, as `name (value, other value)`; "" if there are none."""
     # A fingerprint may be empty: of an environment in which nothing is set.
@@ -183,7 +201,7 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         command_line,
         environment,
         _file_layer(command_line, above={**environment, **command_line}),
-        {PATTERN: Value("", "default")},
+        _recorded_layer(command_line),
         {option.name: Value(option.default, "default") for option in OPTIONS},
     ]
     values = {name: _first(name, layers) for name in [PATTERN, *_BY_NAME]}
@@ -250,6 +268,12 @@ def _environment_layer(environ: Mapping[str, str], hidden: Layer) -> dict[str, V
         for option in OPTIONS
         if option.field not in hidden_fields and (variable := _variable_of(option, environ))
     }
+
+
+def _recorded_layer(command_line: Layer) -> dict[str, Value]:
+    """The pattern where nobody names one: that of a recording, if there is one."""
+    replay = command_line.get("replay")
+    return {PATTERN: Value("", "default") if replay is None else Value(RECORDED, replay.source)}
 
 
 def _file_layer(command_line: Layer, above: Layer) -> dict[str, Value]:

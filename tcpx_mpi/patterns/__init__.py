@@ -40,6 +40,8 @@ _OURS = {
     "matrix": ("traffic", "bytes from each rank to each in the proportions of a matrix (--matrix)"),
     "moe": ("moe", "tokens to their experts and back (--moe), skewed by --skew, another matrix in "
         "each iteration"),
+    "replay": ("replay", "the messages of a job that the tap has recorded (--replay), in its order "
+        "and depth"),
     "loaded_pingpong": ("loaded", "pingpong alone, and while a mesh (--load) runs on lanes of "
         "its own"),
 }
@@ -74,6 +76,8 @@ _FAMILY[SMOKE] = "smoke"
 STREAM, ROUND_TRIP = "pair", "pingpong"
 #: In what every two ranks meet alone, and what uses all NICs at once.
 TOURNAMENT, ALL_AT_ONCE = "pairs", "ring"
+#: What runs where there is a recording.
+RECORDED = "replay"
 #: The algorithm that is chosen by what is measured.
 AUTO = "auto"
 #: What `--algo` may be; a program has its own of them.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tcpx_mpi.patterns.moe_shape import DEFAULT, SKEWS
+from tcpx_mpi.patterns.recording import Recording
 from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.promise import Scaled
@@ -57,6 +58,8 @@ class Form:
     #: Of a layer of experts; what both may be: `moe_shape`.
     moe: str = DEFAULT
     skew: str = next(iter(SKEWS))
+    #: Of a job; None: an invented one.
+    recording: Recording | None = None
     #: Iterations of a row that differ; those behind them are as the first ones.
     turns: int = 1
 

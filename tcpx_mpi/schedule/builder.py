@@ -81,6 +81,10 @@ class ScheduleBuilder:
     ) -> int:
         return self._add((Op.SCALE, NONE, NONE, source, source_block, buffer, block, blocks), after)
 
+    def pause(self, microseconds: int, *, after: Sequence[tuple[int, Wait]] = ()) -> int:
+        head = (Op.PAUSE, NONE, NONE, NONE, NONE, NONE, NONE, microseconds)
+        return self._add(head, after)
+
     def build(self) -> Schedule:
         table = np.array(self._rows, dtype=np.int32).reshape(-1, len(Column))
         return Schedule(table)

@@ -10,8 +10,9 @@ Columns of the table, -1 if one does not apply:
     peer, lane  the other rank and the set of connections to it (SEND, RECV, RECV_REDUCE)
     src_buffer, src_block   where the bytes come from (SEND, COPY, SCALE); of a RECV_REDUCE the
                             local operand
-    dst_buffer, dst_block   where the bytes go to (all but SEND)
-    blocks      how many consecutive blocks; consecutive blocks are contiguous in memory
+    dst_buffer, dst_block   where the bytes go to (all but SEND and PAUSE)
+    blocks      how many consecutive blocks, which are contiguous in memory; of a PAUSE, how many
+                microseconds
     pred0, wait0, pred1, wait1   up to two earlier steps of this rank, and how to wait for them
 
 Steps of one rank that share no predecessor run at the same time, in any order; only steps on the
@@ -43,7 +44,7 @@ class Op(IntEnum):
     be the same blocks. SCALE: dst = src times the factor of this rank (before the steps of a
     `mulsum`, after those of an `avg`); src and dst may be the same blocks. The type of the
     elements, the operation and the factor are the same for all steps: they are the program's, not
-    the table's.
+    the table's. PAUSE: nothing moves for a while.
     """
 
     SEND = 0
@@ -51,6 +52,7 @@ class Op(IntEnum):
     COPY = 2
     RECV_REDUCE = 3
     SCALE = 4
+    PAUSE = 5
 
 
 #: Steps that have a peer; steps that take bytes from a peer; steps that read and that write blocks.
@@ -249,6 +251,7 @@ class Schedule:
             Op.RECV_REDUCE: f"reduction of {source} and what rank {peer} sends on lane {lane} "
             f"into {target}",
             Op.SCALE: f"scaling of {source} into {target}",
+            Op.PAUSE: f"pause of {int(row[Column.BLOCKS])} us",
         }
         return f"step {step} ({words[op]})"
 
@@ -277,8 +280,8 @@ class Schedule:
         for column, applies in (
             (Column.PEER, np.isin(op, REMOTE_OPS)),
             (Column.LANE, np.isin(op, REMOTE_OPS)),
-            (Column.SRC_BLOCK, op != Op.RECV),
-            (Column.DST_BLOCK, op != Op.SEND),
+            (Column.SRC_BLOCK, np.isin(op, READING_OPS)),
+            (Column.DST_BLOCK, np.isin(op, WRITING_OPS)),
         ):
             values = self.column(column)
             name = column.name.lower()

@@ -46,7 +46,7 @@ class Simulation:
                 f"{settings.pattern} times a part of its iteration, which simulate cannot: "
                 "use pingpong or mesh"
             )
-        self.settings = settings
+        self.settings = self._workload.settings
         self.world = world
         self.costs = costs
         self.ranks_per_nic = ranks_per_nic

@@ -12,6 +12,7 @@ from tcpx_mpi.patterns.groups import group_numbers, sizes
 from tcpx_mpi.patterns.matrix import Matrix, read_matrix, read_sequence, require_ranks
 from tcpx_mpi.patterns.moe_shape import MOST_TOKENS, shape_of
 from tcpx_mpi.patterns.program import ALIGNMENT, Program
+from tcpx_mpi.patterns.recording import Recording
 from tcpx_mpi.schedule.pattern import fewer_than_two
 from tcpx_mpi.units import format_size
 
@@ -163,6 +164,36 @@ def sequence_of(settings: Settings, program: Program) -> tuple[Matrix, ...]:
     if "sequence_paths" not in program.options or not paths:
         return ()
     return tuple(read_sequence(paths, settings.matrix_scale))
+
+
+def recording_of(settings: Settings, ranks: int) -> Recording | None:
+    """What a program that is of a recording sends again, of as many ranks as there are."""
+    program, path = find_program(settings.pattern), settings.replay_path
+    if "replay_path" not in program.options:
+        if path is not None:
+            raise UsageError(
+                f"--replay ({path}) is what is sent, and {settings.pattern} is another: give one "
+                "of them"
+            )
+        return None
+    if path is None:
+        raise UsageError(f"{settings.pattern} needs --replay DIR, a folder of the tap's files")
+    from tcpx_mpi.tap.recording import Part, read_recording
+
+    part = Part(settings.replay_from_s, settings.replay_for_s)
+    found = read_recording(path, settings.gaps, part)
+    if found.world != ranks:
+        raise UsageError(
+            f"--ranks ({ranks}) is not the number of ranks that --replay ({path}) has records of "
+            f"({found.world}): use {found.world}"
+        )
+    if found.longest_idle_s > settings.stall_timeout_s / 2:
+        raise UsageError(
+            f"--gaps ({settings.gaps:g}) keeps a rank idle for {found.longest_idle_s:.3g} s, and "
+            f"--stall-timeout ends a run after {settings.stall_timeout_s:g} s: use smaller gaps, "
+            "or a timeout of twice that and more"
+        )
+    return found
 
 
 def matrix_of(settings: Settings, program: Program, ranks: int) -> Matrix | None:

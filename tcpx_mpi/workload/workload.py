@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcpx_mpi.config.options import OPERATIONS, TYPES
-from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.config.settings import Settings, as_recorded
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import AUTO, find_program, repeated
 from tcpx_mpi.patterns.groups import group_numbers, in_groups, members
 from tcpx_mpi.patterns.program import Form
+from tcpx_mpi.patterns.recording import Recording
 from tcpx_mpi.patterns.unaligned import unaligned
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.builder import ScheduleBuilder
@@ -29,6 +30,7 @@ from tcpx_mpi.schedule.table import Schedule
 from tcpx_mpi.workload.memory import require_memory
 from tcpx_mpi.workload.refusals import (
     matrix_of,
+    recording_of,
     require_options,
     require_program,
     sequence_of,
@@ -55,13 +57,19 @@ class Variant:
 def workload_of(settings: Settings, ranks: int) -> Workload:
     """The workload of settings with `ranks` ranks. Raises UsageError, one line, for what cannot
     be."""
-    return Workload(settings, ranks).placed(settings)
+    recording = recording_of(settings, ranks)
+    if recording is not None:
+        settings = as_recorded(
+            settings, recording.busiest_bytes, recording.longest_bytes, recording.depth
+        )
+    return Workload(settings, ranks, recording).placed(settings)
 
 
 class Workload:
     """The rows of a run, and the patterns of each; pure, once its matrix is read."""
 
-    def __init__(self, settings: Settings, world: int) -> None:
+    def __init__(self, settings: Settings, world: int, recording: Recording | None = None) -> None:
+        self._recording = recording
         self.settings = settings
         self.world = world
         self.program = find_program(settings.pattern)
@@ -196,6 +204,8 @@ class Workload:
 
     def fingerprint(self) -> str:
         """The values that all ranks must have alike beside their settings; "" for none."""
+        if self._recording is not None:
+            return f"recording={self._recording.fingerprint}"
         if self._sequence:
             # Thousands of numbers, that nobody reads in an error.
             return f"sequence={hashlib.sha256(repr(self._sequence).encode()).hexdigest()}"
@@ -244,6 +254,7 @@ class Workload:
             senders=s.senders,
             moe=s.moe,
             skew=s.skew,
+            recording=self._recording,
             turns=_OPEN_ENDED_TURNS if s.open_ended() else s.warmup_iters + s.iters,
             **of_row,
         )

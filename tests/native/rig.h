@@ -32,6 +32,9 @@ class Steps {
   Steps& copy(int from, int to, int pred = -1, int wait = kChunk) {
     return row({2, -1, 0, kReceiveBuffer, from, kSendBuffer, to, 1, pred, wait, -1, 0});
   }
+  Steps& pause(int microseconds, int pred = -1) {
+    return row({5, -1, -1, -1, -1, -1, -1, microseconds, pred, kWhole, -1, 0});
+  }
   Steps& row(const std::array<int32_t, tcpx::kStepColumns>& values) {
     table_.insert(table_.end(), values.begin(), values.end());
     return *this;

@@ -330,6 +330,20 @@ TEST(a_copy_moves_the_received_bytes_before_they_are_sent_on) {
   CHECK_CONTRACT(rig.net);
 }
 
+TEST(a_pause_holds_back_what_waits_for_it_in_each_iteration_and_nothing_else) {
+  constexpr int64_t kPauseNs = 300'000;
+  Rig rig;
+  rig.load(
+      Steps().receive(0).pause(kPauseNs / 1000, 0).pause(kPauseNs / 1000, 1).send(0, 2, kWhole),
+      {64}, 64, 4);
+  CHECK(rig.run(4));
+  const BatchStamps& stamps = rig.driver.stamps();
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(stamps.send_done[i] >= stamps.start + static_cast<int64_t>(i + 1) * 2 * kPauseNs);
+    CHECK(stamps.receive_done[i] < stamps.send_done[i]);
+  }
+}
+
 TEST(a_rank_without_a_part_is_complete_at_once) {
   Rig rig;
   rig.load(Steps(), {}, kPiece, 4);

@@ -211,9 +211,9 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
 #: Words that are names of patterns, and stand for something else in these files.
 OTHER_MEANINGS = {
     "__main__.py": {"smoke"},  # the command
-    "cli/simulate.py": {"matrix", "moe"},  # the options
-    "config/options.py": {"matrix", "pairs"},
-    "config/settings.py": {"moe"},  # the option
+    "cli/simulate.py": {"matrix", "moe", "replay"},  # the options
+    "config/options.py": {"matrix", "pairs", "replay"},
+    "config/settings.py": {"moe", "replay"},  # the option
     "qualify/story.py": {"pairs"},  # the option
     "records/schema.py": {"pairs"},  # the field of a row
     "exchange/perfetto.py": {"reduce"},  # the phase of a chunk

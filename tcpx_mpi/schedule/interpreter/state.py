@@ -118,7 +118,7 @@ class State:
         start = chunk * self.chunk_bytes
         length = min(self.chunk_bytes, int(self.sizes.length[step]) - start)
         origins = np.empty(0, dtype=np.int64)
-        if queue.op != Op.RECV:
+        if queue.op != Op.RECV and self.schedule.table[step, Column.OP] != Op.PAUSE:
             origins = self._read(iteration, step, chunk, length)
             if self.schedule.table[step, Column.OP] == Op.SCALE:
                 origins = scaled(origins)
@@ -139,6 +139,8 @@ class State:
 
     def write(self, message: Message, origins: NDArray[np.int64]) -> None:
         """The bytes of a receive or local step, where they belong."""
+        if self.schedule.table[message.step, Column.OP] == Op.PAUSE:
+            return
         if self.schedule.table[message.step, Column.OP] == Op.RECV_REDUCE:
             own = self._read(message.iteration, message.step, message.chunk, message.length)
             origins = reduced(own, origins)

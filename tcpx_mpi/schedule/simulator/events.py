@@ -13,7 +13,7 @@ from tcpx_mpi.schedule.table import Op, ScheduleError
 #: A chunk on its way: its queue, iteration, step, chunk, bytes.
 _Chunk = tuple[Queue, int, int, int, int]
 
-_LEFT, _CAME, _REACHED = 0, 1, 2
+_LEFT, _CAME, _REACHED, _PAUSED = 0, 1, 2, 3
 
 
 class Events:
@@ -48,6 +48,8 @@ class Events:
                 self._left(chunk)
             elif event == _CAME:
                 self._came(chunk)
+            elif event == _PAUSED:
+                self._paused(chunk)
             else:
                 self._queue(self._target(chunk), chunk, incoming=True)
             self._post_all()
@@ -88,6 +90,11 @@ class Events:
             elif not rank.done[iteration][rank.first[pred] + chunk]:
                 return False
         queue.head += 1
+        if rank.pauses_ns[step]:
+            queue.outstanding += 1
+            ends = self._now + rank.pauses_ns[step]
+            self._at(ends, _PAUSED, (queue, iteration, step, chunk, length))
+            return True
         if queue.kind == Op.COPY:
             self._complete(rank, iteration, step, chunk)
             return True
@@ -158,6 +165,12 @@ class Events:
         self._free(queue.rank.nic)
         queue.outstanding -= 1
         # Before the queue is noted itself: an iteration begins with the first of its steps.
+        self._complete(queue.rank, iteration, step, number)
+        self._note(queue)
+
+    def _paused(self, chunk: _Chunk) -> None:
+        queue, iteration, step, number, _ = chunk
+        queue.outstanding -= 1
         self._complete(queue.rank, iteration, step, number)
         self._note(queue)
 

@@ -51,6 +51,8 @@ class Rank:
     steps: int
     #: Of each step: what comes in is reduced.
     reduces: list[bool]
+    #: Of each step: how long it takes, where it is a pause; else 0.
+    pauses_ns: list[float]
     queues: list[Queue]
     #: Of each step: up to two (predecessor, whether all its chunks are waited for).
     waits: list[tuple[tuple[int, bool], ...]]
@@ -72,6 +74,12 @@ class Rank:
 Ends = dict[tuple[int, int, int], Queue]
 
 
+def _pauses_ns(schedule: Schedule) -> list[float]:
+    pauses = schedule.column(Column.OP) == Op.PAUSE
+    found: list[float] = np.where(pauses, schedule.column(Column.BLOCKS) * 1e3, 0.0).tolist()
+    return found
+
+
 def rank_of(
     schedule: Schedule,
     step_lengths: NDArray[np.int64],
@@ -90,6 +98,7 @@ def rank_of(
         nic=nic,
         receives=False,
         steps=schedule.steps,
+        pauses_ns=_pauses_ns(schedule),
         reduces=(schedule.column(Column.OP) == Op.RECV_REDUCE).tolist(),
         queues=[],
         waits=[],

@@ -179,6 +179,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "moe": st.sampled_from(["mixtral", "deepseek-v3-small", "batch=128,hidden=4096"]),
         "sequence": st.sampled_from(["none", "a.txt", "a.txt,b.txt"]),
         "sequence_by": st.sampled_from(["iteration", "row"]),
+        "gaps": st.sampled_from(["keep", "0", "2.5"]),
         "spread": st.sampled_from(["0", "0.25", "1"]),
         "seed": st.integers(0, (1 << 63) - 1).map(str),
         "abi": st.sampled_from(["0", "6", "12"]),

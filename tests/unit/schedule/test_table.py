@@ -119,7 +119,7 @@ def test_a_reduction_reads_a_local_operand_and_a_peer() -> None:
 
 
 def test_the_numbers_of_the_form_never_change() -> None:
-    names = ["SEND", "RECV", "COPY", "RECV_REDUCE", "SCALE"]
+    names = ["SEND", "RECV", "COPY", "RECV_REDUCE", "SCALE", "PAUSE"]
     assert [(op.name, op.value) for op in Op] == [(name, n) for n, name in enumerate(names)]
     assert [b.name for b in BufferId] == ["SEND", "RECV", "SCRATCH"]
     assert [int(b) for b in BufferId] == [0, 1, 2]
