@@ -15,6 +15,7 @@ from functools import cache
 from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches, unknown_warnings
+from tcpx_mpi.doctor.tap import is_of_tap, said_by_tap
 from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Finding, Severity, worst_first
@@ -71,6 +72,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     family = _family(job, lines, versions)
     signs = matches(lines)
     known, ends = [*_known(job, signs, family)], [*_ends(job, signs)]
+    tapped = [*_tapped(lines)]
     has_cause = any(finding.severity is BAD for finding in known)
     findings = [
         *_wrong_family(job, lines, family),
@@ -78,8 +80,9 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         *_gpu_memory(job),
         *ends,
         *known,
+        *(finding for finding, _ in tapped),
         *_unknown(job),
-        *_other_warnings(job, lines),
+        *_other_warnings(job, [line for line in lines if not is_of_tap(line)]),
         *_missing_ranks(job),
         *_two_versions(job),
         *_versions(job, versions, [recipe for recipe in recipes if recipe.family == family]),
@@ -101,7 +104,8 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     doubts = [finding.text for finding in (*_unknown(job), *_missing_ranks(job))]
     if doubts:
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {_where(job)}; {doubts[0]}", findings)
-    later = f"; later {ends[0].text}" if ends else ""
+    after = [*ends, *(finding for finding, stalls in tapped if stalls)]
+    later = f"; later {after[0].text}" if after else ""
     where = _where(job)
     if near and not all(f.networks and not (f.on_sockets or f.unknown) for f in job.with_network):
         ways = ", ".join(sorted({name for facts in job.with_network for name in facts.near}))
@@ -220,6 +224,16 @@ def _speaker(job: Job, rank: Rank) -> str:
     process may be another of them."""
     facts = job.owners[rank][0]
     return str(facts if rank.device in ("", facts.rank.device) else rank)
+
+
+def _tapped(lines: Sequence[Line]) -> Iterable[tuple[LogFinding, bool]]:
+    """What the tap saw while the job ran, and whether that is a stall."""
+    for said in said_by_tap(lines):
+        severity = NOTE if said.fact else DOUBTFUL
+        yield (
+            _found(severity, said.what, said.do, evidence=said.line, times=said.times),
+            said.stall,
+        )
 
 
 def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding]:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from tap_files import command, environment, only_file, send
 
+from tcpx_mpi.doctor.lines import read_lines
+from tcpx_mpi.doctor.tap import Said, said_by_tap
+
 #: "comm 0 (sends, lo, handle 0123456789abcdef)".
 _END = r"comm \d \((send|receive)s, lo, handle [0-9a-f]{16}\)"
 
@@ -36,9 +39,20 @@ def until(found: subprocess.Popen[str], what: str) -> None:
         pass
 
 
-def heard(found: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+def doctors(log: str) -> list[Said]:
+    """What the doctor makes of these lines, as NCCL prints them."""
+    nccl = (re.sub(r"^# plugin: \S+ (\w+) (\S+)", r"h:7:8 [0] \2 NCCL \1", line)
+            for line in log.splitlines())  # fmt: skip
+    return said_by_tap([*read_lines([("log", nccl)])])
+
+
+def heard(
+    found: subprocess.Popen[str], pattern: str, log: list[str] | None = None
+) -> re.Match[str]:
     assert found.stderr is not None
     for line in found.stderr:
+        if log is not None:
+            log.append(line)
         if match := re.search(pattern, line):
             return match
     raise AssertionError(f"nothing like {pattern}")
@@ -56,25 +70,34 @@ def test_a_slow_request_is_a_line_and_the_others_are_counted() -> None:
     )
     # All of them are slow, and one line a second says so.
     assert len(lines) < 10
+    faults, slow = sorted(doctors(sent.err), key=lambda said: "slower" in said.what)
+    assert faults.what.endswith("on purpose: delay=3000,call=irecv")
+    assert re.match(r"\d+ requests of 1 rank slower than TCPX_TAP_SLOW_US: the slowest, a "
+                    r"(send|receive) of 4096 bytes of rank 3 over lo, took", slow.what)  # fmt: skip
 
 
 def test_a_stall_names_the_request_and_whose_turn_it_is(tmp_path: Path) -> None:
+    log: list[str] = []
     with job("hold", TCPX_TAP_STALL_S="0.3", TCPX_TAP_DIR=str(tmp_path)) as found:
-        heard(found, r"nothing has moved for [\d.]+ s, requests are under way on 1 comms")
+        heard(found, r"nothing has moved for [\d.]+ s, requests are under way on 1 comms", log)
         match = heard(
             found,
             rf"{_END}: request 1 of 64 bytes, posted [\d.]+ s ago, 1 under way, \d+ polls, the "
             r"last 0\.0 s ago: the turn of the plugin or of its peer",
+            log,
         )
         assert match[1] == "receive"
+    (stall,) = doctors("".join(log))
+    assert stall.stall
+    assert "the oldest request is a receive over lo, the plugin's turn or its peer's" in stall.what
     assert any("nothing has moved" in said for said in only_file(tmp_path).said)
 
 
 def test_a_request_that_nobody_polls_is_the_callers_turn() -> None:
     with job(
-        "wait", sizes=(64,), TCPX_TAP_STALL_S="1.5", TCPX_TAP_FAULT="stuck,call=irecv,at=0"
+        "wait", sizes=(64,), TCPX_TAP_STALL_S="4", TCPX_TAP_FAULT="stuck,call=irecv,at=0"
     ) as found:
-        heard(found, r"request 0 of 64 bytes, .* the last 1\.\d s ago: the caller's turn, who does")
+        heard(found, r"request 0 of 64 .* the last [1-9]\.\d s ago: the caller's turn, who does")
 
 
 def test_a_signal_makes_it_say_a_summary_of_each_comm() -> None:
@@ -94,3 +117,6 @@ def test_each_comm_has_a_summary_when_it_is_closed() -> None:
     found = [line for line in sent.err.splitlines() if "3 requests of 4.2 kB, 3 done" in line]
     assert len(found) == 2, sent.err
     assert all("sizes below 1: 1, 128: 1, 8192: 1;" in line for line in found)
+    (moved,) = doctors(sent.err)
+    assert moved.fact
+    assert moved.what.startswith("the tap saw 6 requests on 2 comms; the slowest comm, ")
