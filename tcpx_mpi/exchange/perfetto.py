@@ -7,33 +7,26 @@ say what is under way. All instants are on the clock of rank 0's node; the title
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.exchange.timeline import LEAST_NS, TITLE, Event, Tracks, meta, write_events
 from tcpx_mpi.records import RankInfo, Row, Run, rank_name
 from tcpx_mpi.records.trace import COLUMNS, RECEIVE, REDUCES, SEND
 from tcpx_mpi.report.plugin_trace import PluginTrace
 from tcpx_mpi.report.waterfall import Chunk, way_of
 from tcpx_mpi.units import format_size
 
-Event = dict[str, Any]
 Int64s = NDArray[np.int64]
 
 _INSTANTS = ("post", "posted", "done", "flushed", "launched", "unpacked", "finished")
 #: Of the iterations of a rank and row, the last ones and those of the trace; of warm-ups the last.
 _MOST_ITERATIONS = 4096
-#: The process that has no rank: the title.
-_TITLE = 1 << 20
-#: What a slice lasts at least: an arrow begins and ends within one.
-_LEAST_NS = 2
 
 
 def write_perfetto(
@@ -55,15 +48,7 @@ def write_perfetto(
             "give --per-node, and each counts from its own first post"
         )
     timeline = _Timeline(run, plugin, per_node)
-    # No time of day in it: the same run is the same file.
-    with gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as packed:
-        packed.write(b'{"displayTimeUnit": "ns", "otherData": ')
-        packed.write(json.dumps(timeline.facts()).encode("ascii"))
-        packed.write(b',\n"traceEvents": [')
-        for number, event in enumerate(timeline.events()):
-            packed.write(b",\n" if number else b"\n")
-            packed.write(json.dumps(event, allow_nan=False).encode("ascii"))
-        packed.write(b"\n]}\n")
+    write_events(timeline.facts(), timeline.events(), file)
 
 
 def _without_common_time(run: Run) -> str:
@@ -77,34 +62,11 @@ def _without_common_time(run: Run) -> str:
     return f"the nodes have no clock in common at {format_size(rows[0].size_bytes)}"
 
 
-@dataclass
-class _Tracks:
-    """Threads of one process: a name each, and one more of it where slices would overlap."""
-
-    rank: int
-    #: (group, name) -> until when each of its threads is busy, and its number.
-    busy: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
-    named: dict[int, tuple[int, str]] = field(default_factory=dict)
-
-    def place(self, group: int, name: str, begin_ns: int, end_ns: int) -> int:
-        """The number of the thread for a slice; those of a name come in the order of time."""
-        threads = self.busy.setdefault((group, name), [])
-        for index, (until, number) in enumerate(threads):
-            if until <= begin_ns:
-                threads[index] = (end_ns, number)
-                return number
-        number = len(self.named) + 1
-        threads.append((end_ns, number))
-        label = name if len(threads) == 1 else f"{name} #{len(threads)}"
-        self.named[number] = (group, label)
-        return number
-
-
 class _Timeline:
     def __init__(self, run: Run, plugin: PluginTrace | None, per_node: bool) -> None:
         self._run, self._plugin, self._per_node = run, plugin, per_node
         self._infos = {info.rank: info for info in run.header.ranks}
-        self._tracks = {rank: _Tracks(rank) for rank in self._infos}
+        self._tracks = {rank: Tracks(rank) for rank in self._infos}
         self._zero: dict[str, int] = {}
         self._retransmits: Counter[int] = Counter()
         for row in run.rows:
@@ -174,20 +136,20 @@ class _Timeline:
         yield from self._names()
 
     def _names(self) -> Iterator[Event]:
-        yield _meta(_TITLE, 0, "process_name", name=self.title())
-        yield _meta(_TITLE, 0, "process_sort_index", sort_index=-1)
+        yield meta(TITLE, 0, "process_name", name=self.title())
+        yield meta(TITLE, 0, "process_sort_index", sort_index=-1)
         for rank, tracks in self._tracks.items():
-            yield _meta(rank, 0, "process_name", name=rank_name(self._run.header, rank))
-            yield _meta(rank, 0, "process_sort_index", sort_index=rank)
+            yield meta(rank, 0, "process_name", name=rank_name(self._run.header, rank))
+            yield meta(rank, 0, "process_sort_index", sort_index=rank)
             ordered = sorted(tracks.named, key=lambda number: (*tracks.named[number], number))
             for place, number in enumerate(ordered):
-                yield _meta(rank, number, "thread_name", name=tracks.named[number][1])
-                yield _meta(rank, number, "thread_sort_index", sort_index=place)
+                yield meta(rank, number, "thread_name", name=tracks.named[number][1])
+                yield meta(rank, number, "thread_sort_index", sort_index=place)
 
     def _slice(
         self, rank: int, group: int, track: str, name: str, begin: int, end: int, **args: Any
     ) -> Event:
-        end = max(end, begin + _LEAST_NS)
+        end = max(end, begin + LEAST_NS)
         thread = self._tracks[rank].place(group, track, begin, end)
         return {"ph": "X", "pid": rank, "tid": thread, "name": name, "cat": track,
                 "ts": self._us(rank, begin), "dur": (end - begin) / 1e3, "args": args}  # fmt: skip
@@ -345,7 +307,3 @@ def _channel(chunk: Mapping[str, int]) -> str:
 
 def _label(row: Row, chunk: Mapping[str, int]) -> str:
     return f"{format_size(row.size_bytes)}, {chunk['iteration']}.{chunk['step']}.{chunk['chunk']}"
-
-
-def _meta(pid: int, tid: int, what: str, **args: Any) -> Event:
-    return {"ph": "M", "pid": pid, "tid": tid, "name": what, "args": args}

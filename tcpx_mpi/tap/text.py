@@ -14,11 +14,11 @@ from tcpx_mpi.units import counted, format_size
 
 FORMAT = 1
 
-_WAYS = (
+WAYS = (
     "from", "to", "NIC", "comms", "messages", "bytes", "GB/s", "under way", "p50 us", "p99 us",
     "max us", "gaps", "longest ms", "caller", "receiver", "plugin",
 )  # fmt: skip
-_NICS = (
+NICS = (
     "of",
     "NIC",
     "way",
@@ -36,30 +36,45 @@ _MOST_SAID = 8
 
 def lines(job: Job, summary: Summary) -> Iterator[str]:
     """The lines: each recorder; each way; each NIC; what the tap said meanwhile."""
-    plugins = sorted({f"{file.plugin} (v{file.abi})" for file in job.files})
-    records = sum(len(file.records) for file in job.files)
-    yield (
-        f"# {counted(len(job.files), 'file')} of {counted(len(_hosts(job)), 'host')}, "
-        f"{counted(records, 'record')}; plugin {', '.join(map(printable, plugins))}"
-    )
-    yield from _problems(job)
+    yield f"# {printable(heading(job))}"
+    yield from (f"# WARNING: {problem}" for problem in problems(job))
     yield "#"
     yield "# By way: time is the caller's (NCCL's) while nothing is posted, the receiver's while a"
     yield "# message has no receive yet, else the plugin's and the network's."
-    yield from _table(_WAYS, [_way_cells(way) for way in summary.ways])
+    yield from _table(WAYS, [way_cells(way) for way in summary.ways])
     for way in summary.ways:
-        sizes = ", ".join(f"{format_size(below)}: {n}" for below, n in way.sizes.items())
-        yield (
-            f"# {way.sender} > {way.receiver}: sizes below {sizes}; receives posted "
-            f"{way.receive_after_send_us:.1f} us after their sends, or sends "
-            f"{way.send_after_receive_us:.1f} us after their receives (medians)"
-        )
+        yield f"# {way_line(way)}"
     yield "#"
     yield "# By NIC"
-    yield from _table(_NICS, [_nic_cells(nic) for nic in summary.nics])
+    yield from _table(NICS, [nic_cells(nic) for nic in summary.nics])
+    yield from (f"# {printable(said)}" for said in said_by(job))
+
+
+def heading(job: Job) -> str:
+    """Who recorded."""
+    plugins = sorted({f"{file.plugin} (v{file.abi})" for file in job.files})
+    records = sum(len(file.records) for file in job.files)
+    return (
+        f"{counted(len(job.files), 'file')} of {counted(len(_hosts(job)), 'host')}, "
+        f"{counted(records, 'record')}; plugin {', '.join(plugins)}"
+    )
+
+
+def way_line(way: Way) -> str:
+    """What no column has of a way."""
+    sizes = ", ".join(f"{format_size(below)}: {n}" for below, n in way.sizes.items())
+    return (
+        f"{way.sender} > {way.receiver}: sizes below {sizes}; receives posted "
+        f"{way.receive_after_send_us:.1f} us after their sends, or sends "
+        f"{way.send_after_receive_us:.1f} us after their receives (medians)"
+    )
+
+
+def said_by(job: Job) -> Iterator[str]:
+    """What the tap said while the job ran."""
     for number, file in enumerate(job.files):
         for said in file.said[:_MOST_SAID]:
-            yield f"# {job.name(number)} said: {printable(said)}"
+            yield f"{job.name(number)} said: {said}"
 
 
 def document(job: Job, summary: Summary) -> dict[str, Any]:
@@ -100,24 +115,23 @@ def _hosts(job: Job) -> set[str]:
     return {file.host for file in job.files}
 
 
-def _problems(job: Job) -> Iterator[str]:
+def problems(job: Job) -> Iterator[str]:
+    """What lacks."""
     for number, file in enumerate(job.files):
         if file.lost > 0:
-            yield f"# WARNING: {counted(file.lost, 'record')} of {job.name(number)} are not there"
+            yield f"{counted(file.lost, 'record')} of {job.name(number)} are not there"
     if died := [job.name(number) for number, file in enumerate(job.files) if file.lost < 0]:
         more = f" and {len(died) - _MOST_SAID} more" if len(died) > _MOST_SAID else ""
         yield (
-            f"# WARNING: ended without a last word, so that records may lack: "
+            f"ended without a last word, so that records may lack: "
             f"{', '.join(died[:_MOST_SAID])}{more}"
         )
     if unpaired := sum(NONE in (link.sender, link.receiver) for link in job.links):
-        yield (
-            f"# WARNING: {counted(unpaired, 'comm')} without the other end: give the files of all "
-            "ranks"
-        )
+        yield (f"{counted(unpaired, 'comm')} without the other end: give the files of all ranks")
 
 
-def _way_cells(way: Way) -> list[str]:
+def way_cells(way: Way) -> list[str]:
+    """Its row of WAYS."""
     nic = way.sender_nic if way.sender_nic == way.receiver_nic else (
         f"{way.sender_nic}>{way.receiver_nic}"
     )  # fmt: skip
@@ -131,7 +145,8 @@ def _way_cells(way: Way) -> list[str]:
     ]  # fmt: skip
 
 
-def _nic_cells(nic: Nic) -> list[str]:
+def nic_cells(nic: Nic) -> list[str]:
+    """Its row of NICS."""
     return [
         nic.process, nic.nic, "out" if nic.sends else "in", str(nic.comms), str(nic.messages),
         str(nic.bytes), f"{nic.gb_per_s:.3f}", f"{nic.depth:.1f}", f"{nic.polls:.1f}",

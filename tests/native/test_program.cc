@@ -124,8 +124,8 @@ TEST(rows_that_cannot_be_are_named) {
   const auto refused = [](const Steps& steps, const char* part) {
     CHECK_THROWS(compiled(steps, {50, 60}, 10, 2), std::invalid_argument, part);
   };
-  refused(Steps().send(0).row({5, 1, 0, 0, 0, 1, 0, 1, -1, 0, -1, 0}),
-          "row 1: unknown operation 5");
+  refused(Steps().send(0).row({6, 1, 0, 0, 0, 1, 0, 1, -1, 0, -1, 0}),
+          "row 1: unknown operation 6");
   refused(Steps().send(2), "row 0: blocks 2+1 of 2");
   refused(Steps().send(-1), "row 0: blocks -1+1 of 2");
   refused(Steps().row({0, 1, 0, 0, 1, -1, -1, 2, -1, 0, -1, 0}), "row 0: blocks 1+2 of 2");

@@ -13,9 +13,18 @@ from tcpx_mpi.printable import printable_lines
 from tcpx_mpi.records import Run
 from tcpx_mpi.records.new_file import require_new, write_new_file
 from tcpx_mpi.report.fleet import Fleet
+from tcpx_mpi.tap.joined import Job
+from tcpx_mpi.tap.ways import Summary
 from tcpx_mpi.tune.text import Tuned
 
-__all__ = ["require_page_possible", "write_comparison", "write_fleet", "write_html", "write_tune"]
+__all__ = [
+    "require_page_possible",
+    "write_comparison",
+    "write_fleet",
+    "write_html",
+    "write_tap",
+    "write_tune",
+]
 
 OPTION = "--html"
 
@@ -68,6 +77,13 @@ def write_tune(tuned: Tuned, path: str) -> None:
     from tcpx_mpi.report.html.tune import tune_page
 
     _write(tune_page(tuned), path)
+
+
+def write_tap(job: Job, summary: Summary, path: str) -> None:
+    """Writes the page of what the tap recorded, as `write_html` does."""
+    from tcpx_mpi.report.html.tap import tap_page
+
+    _write(tap_page(job, summary), path)
 
 
 def _write(text: str, path: str) -> None:
