@@ -15,7 +15,7 @@ from functools import cache
 from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches, unknown_warnings
-from tcpx_mpi.doctor.tap import is_of_tap, said_by_tap
+from tcpx_mpi.doctor.tap import is_of_tap, findings_of_tap
 from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Finding, Severity, worst_first
@@ -228,7 +228,7 @@ def _speaker(job: Job, rank: Rank) -> str:
 
 def _tapped(lines: Sequence[Line]) -> Iterable[tuple[LogFinding, bool]]:
     """What the tap saw while the job ran, and whether that is a stall."""
-    for said in said_by_tap(lines):
+    for said in findings_of_tap(lines):
         severity = NOTE if said.fact else DOUBTFUL
         yield (
             _found(severity, said.what, said.do, evidence=said.line, times=said.times),

@@ -63,7 +63,7 @@ def is_of_tap(line: Line) -> bool:
     return line.rank is not None and line.text.startswith(_PREFIX)
 
 
-def said_by_tap(lines: Sequence[Line]) -> list[Said]:
+def findings_of_tap(lines: Sequence[Line]) -> list[Said]:
     """All of it, the worst first; nothing where no rank ran with the tap."""
     told = [
         (line, line.text.removeprefix(_PREFIX))

@@ -47,7 +47,7 @@ def lines(job: Job, summary: Summary) -> Iterator[str]:
     yield "#"
     yield "# By NIC"
     yield from _table(NICS, [nic_cells(nic) for nic in summary.nics])
-    yield from (f"# {printable(said)}" for said in said_by(job))
+    yield from (f"# {printable(said)}" for said in log_lines(job))
 
 
 def heading(job: Job) -> str:
@@ -70,7 +70,7 @@ def way_line(way: Way) -> str:
     )
 
 
-def said_by(job: Job) -> Iterator[str]:
+def log_lines(job: Job) -> Iterator[str]:
     """What the tap said while the job ran."""
     for number, file in enumerate(job.files):
         for said in file.said[:_MOST_SAID]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tap_files import command, environment, only_file, send
 
 from tcpx_mpi.doctor.lines import read_lines
-from tcpx_mpi.doctor.tap import Said, said_by_tap
+from tcpx_mpi.doctor.tap import Said, findings_of_tap
 
 #: "comm 0 (sends, lo, handle 0123456789abcdef)".
 _END = r"comm \d \((send|receive)s, lo, handle [0-9a-f]{16}\)"
@@ -43,7 +43,7 @@ def doctors(log: str) -> list[Said]:
     """What the doctor makes of these lines, as NCCL prints them."""
     nccl = (re.sub(r"^# plugin: \S+ (\w+) (\S+)", r"h:7:8 [0] \2 NCCL \1", line)
             for line in log.splitlines())  # fmt: skip
-    return said_by_tap([*read_lines([("log", nccl)])])
+    return findings_of_tap([*read_lines([("log", nccl)])])
 
 
 def heard(

@@ -39,7 +39,7 @@ def tap_page(job: Job, summary: Summary) -> str:
             "ways": _table("Ways", text.WAYS, ways, _NOTE),
             "nics": _table("NICs", text.NICS, [text.nic_cells(nic) for nic in summary.nics], ""),
             "plots": [_plot(number, way) for number, way in enumerate(by_bytes[:_PLOTS])],
-            "remarks": [*map(text.way_line, by_bytes[:LINES_SHOWN]), *text.said_by(job)],
+            "remarks": [*map(text.way_line, by_bytes[:LINES_SHOWN]), *text.log_lines(job)],
         },
     )
 

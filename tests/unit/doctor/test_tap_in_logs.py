@@ -27,7 +27,7 @@ def verdict_of(*said: str) -> Verdict:
     return judge([*read_lines([("log", [*FAST, *said])])], [])
 
 
-def told(verdict: Verdict) -> str:
+def text_of(verdict: Verdict) -> str:
     return "\n".join(printed(verdict))
 
 
@@ -76,10 +76,10 @@ def test_a_stall_is_told_in_the_verdict_with_its_request_and_the_other_end() -> 
     )
     assert (
         "b pid 1 [0]: nothing moved for 9.0 s, the oldest request is a receive over eth1 (the "
-        in (told(verdict))
+        in (text_of(verdict))
     )
-    assert "the caller's turn" in told(verdict)
-    assert "-> the caller does not poll, so it is no matter of the network" in told(verdict)
+    assert "the caller's turn" in text_of(verdict)
+    assert "-> the caller does not poll, so it is no matter of the network" in text_of(verdict)
 
 
 def test_what_a_comm_moved_is_a_fact_of_its_last_summary() -> None:
@@ -101,7 +101,7 @@ def test_what_a_comm_moved_is_a_fact_of_its_last_summary() -> None:
 
 
 def test_a_record_that_is_not_whole_and_faults_on_purpose_are_said() -> None:
-    text = told(verdict_of(
+    text = text_of(verdict_of(
         tap("a", "records are dropped, 41 so far: raise TCPX_TAP_MEMORY; the file says at its end"),
         tap("b", "/taps/b.tap has TCPX_TAP_FILES bytes: what follows is counted only"),
         tap("b", "puts faults in: delay=3000,call=irecv"),
@@ -111,4 +111,4 @@ def test_a_record_that_is_not_whole_and_faults_on_purpose_are_said() -> None:
 
 
 def test_a_log_without_the_tap_has_nothing_of_it() -> None:
-    assert "tap" not in told(verdict_of())
+    assert "tap" not in text_of(verdict_of())
