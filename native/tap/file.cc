@@ -14,6 +14,7 @@ namespace {
 
 // Of the last lines, behind records that have filled the file.
 constexpr uint64_t kReserve = 2048;
+constexpr uint64_t kLastWords = 256;  // an object and a ClockPair
 constexpr int kMostNames = 10'000;
 
 std::string host_name() {
@@ -71,7 +72,7 @@ void File::create(const std::string& folder) {
 bool File::write(BlockType type, uint32_t thread, const void* content, uint64_t bytes) {
   if (fd_ < 0) return false;
   const Block block{kBlockMagic, type, thread, static_cast<uint32_t>(bytes)};
-  const uint64_t reserve = type == kRecords ? kReserve : 0;
+  const uint64_t reserve = type == kRecords ? kReserve : closing_ ? 0 : kLastWords;
   if (written_ + sizeof block + bytes + reserve > most_bytes_) {
     full_ = full_ || type == kRecords;
     return false;

@@ -25,6 +25,8 @@ class File {
 
   // False: it is not in the file, which is whole all the same.
   bool write(BlockType type, uint32_t thread, const void* content, uint64_t bytes);
+  // What follows may take the room that is kept for it, however full the file is.
+  void begin_last_words() { closing_ = true; }
 
  private:
   void create(const std::string& folder);
@@ -32,7 +34,7 @@ class File {
 
   int fd_ = -1;
   uint64_t most_bytes_, written_ = 0;
-  bool full_ = false;
+  bool full_ = false, closing_ = false;
   std::string path_, problem_;
 };
 

@@ -157,6 +157,7 @@ void Recorder::stop(bool quiet) {
   drain();
   say_summary(kNetLogInfo);
   if (file_ == nullptr) return;
+  file_->begin_last_words();
   write_clock();
   write_lines(object(number("lost", lost()), number("unseen", unseen_.load())));
   file_.reset();
@@ -355,7 +356,7 @@ void Recorder::drain() {
     });
   }
   const auto now_ns = static_cast<uint64_t>(now.monotonic_ns);
-  if (any && now_ns >= next_clock_) {
+  if (any && now_ns >= next_clock_ && file_ != nullptr && !file_->full()) {
     write_clock();
     next_clock_ = now_ns + kClockPeriodNs;
   }

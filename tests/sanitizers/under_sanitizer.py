@@ -78,7 +78,7 @@ def built() -> SanitizedCopy:
     without_random_addresses()
     copy.refresh()
     copy.configure()
-    copy.make("native_tests", *(f"softtcpx_v{abi}" for abi in OTHER_TABLES))
+    copy.make("native_tests", "tap", *(f"softtcpx_v{abi}" for abi in OTHER_TABLES))
     copy.install()
     return copy
 
@@ -90,7 +90,13 @@ def copy(built: SanitizedCopy) -> SanitizedCopy:
 
 
 def run_of_4(
-    copy: SanitizedCopy, place: Path, pattern: str, *options: str, asked: str = "", **variables: str
+    copy: SanitizedCopy,
+    place: Path,
+    pattern: str,
+    *options: str,
+    asked: str = "",
+    sizes: Sequence[str] = SIZES,
+    **variables: str,
 ) -> Result:
     """A run of the copy on four ranks over softtcpx, all bytes checked.
 
@@ -100,7 +106,7 @@ def run_of_4(
     always = ("--plugin", "softtcpx", "--hdf5", "none", "--spool", "spool")
     # For the ranks alone: mpirun is not under test.
     for_ranks = {**copy.environment(f"{NO_CYCLES}:{asked}"), **EVERYTHING, **variables}
-    command = mpirun(4, "run", pattern, *SIZES, *always, *options, **for_ranks)
+    command = mpirun(4, "run", pattern, *sizes, *always, *options, **for_ranks)
     # PMIx's other way wants memory at an address where libtsan has its own.
     return run(command, place, {"PMIX_MCA_gds": "hash"}, RUN_LIMIT_S)
 
@@ -181,6 +187,55 @@ def test_a_run_of_4_ranks(
     assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
 
 
+def through_the_tap(place: Path, **more: str) -> dict[str, str]:
+    """All that the tap does: records, lines of slow requests, a summary at the end."""
+    return {"TCPX_TAP_PLUGIN": "softtcpx", "TCPX_TAP_DIR": str(place / "taps"),
+            "TCPX_TAP_SLOW_US": "1", "TCPX_TAP_STALL_S": "1", **more}  # fmt: skip
+
+
+@every_progress
+@pytest.mark.parametrize("memory", ["host", "kernel"])
+def test_a_run_of_4_ranks_through_the_tap_and_its_replay(
+    copy: SanitizedCopy, memory: str, threads: int, tmp_path: Path
+) -> None:
+    progress = {"NCCL_SOCKET_NTHREADS": str(threads)}
+    tapped = through_the_tap(tmp_path, **progress)
+    result = run_of_4(copy, tmp_path, "mesh", *MEMORY[memory], "--plugin", "tap", **tapped)
+    assert_clean(copy)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
+    assert len(list((tmp_path / "taps").glob("*.tap"))) == 4
+    again = run_of_4(
+        copy, tmp_path, "replay", "--replay", "taps", *MEMORY[memory], sizes=("-n", "2"), **progress
+    )
+    assert_clean(copy)
+    assert again.code == 0, again.text
+    assert [row.wrong for row in again.rows] == [0], again.text
+
+
+@every_progress
+@pytest.mark.parametrize(("fault", "code"), [
+    ("error=3,call=isend,at=20,rank=1", PLUGIN_FAILED), ("stuck,call=irecv,at=20,rank=1", STALLED),
+])  # fmt: skip
+def test_a_run_that_fails_by_a_fault_of_the_tap(
+    copy: SanitizedCopy, fault: str, code: int, threads: int, tmp_path: Path
+) -> None:
+    tapped = through_the_tap(tmp_path, TCPX_TAP_FAULT=fault, NCCL_SOCKET_NTHREADS=str(threads))
+    result = run_of_4(copy, tmp_path, "ring", "--plugin", "tap", "--stall-timeout", "5", **tapped)
+    assert_clean(copy)
+    assert result.code == code, result.text
+
+
+@pytest.mark.timeout(CONTRACT_LIMIT_S)
+def test_conform_of_softtcpx_through_the_tap(copy: SanitizedCopy, tmp_path: Path) -> None:
+    variables = {**copy.environment(f"{NO_LEAKS}:{NO_CYCLES}"), **EVERYTHING,
+                 **through_the_tap(tmp_path)}  # fmt: skip
+    asked = ["conform", "tap", "--memory", "emulated", "--quick", "--deadline", "600"]
+    result = run([sys.executable, "-m", "tcpx_mpi", *asked], tmp_path, variables, CONTRACT_LIMIT_S)
+    assert_clean(copy)
+    assert result.code == 0, result.text
+
+
 @every_progress
 @pytest.mark.parametrize(("trap", "code"), [("ERROR_AT", PLUGIN_FAILED), ("STOP_AT", STALLED)])
 def test_a_run_that_fails(
@@ -212,9 +267,11 @@ def test_two_processes_with_the_session_api(
 def test_a_planted_defect_is_found(copy: SanitizedCopy, patch: Patch, tmp_path: Path) -> None:
     copy.apply(patch)
     try:
+        copy.make("tap")
         copy.install()
-        result = run_of_4(copy, tmp_path, "mesh", *MEMORY["kernel"], NCCL_SOCKET_NTHREADS="2",
-                          asked=FIRST_ENDS)  # fmt: skip
+        over = ["--plugin", "tap"] if "tap::" in patch.detected_by else []
+        result = run_of_4(copy, tmp_path, "mesh", *MEMORY["kernel"], *over, asked=FIRST_ENDS,
+                          **through_the_tap(tmp_path, NCCL_SOCKET_NTHREADS="2"))  # fmt: skip
     finally:
         copy.revert(patch)
     words = patch.detected_by.removeprefix(f"{SANITIZER}: ")

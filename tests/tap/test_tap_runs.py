@@ -11,7 +11,7 @@ import pytest
 from jobs import run, tcpx_mpi
 from tap_files import bundled
 
-from tcpx_mpi.tap.file import files_of
+from tcpx_mpi.tap.file import files_of, read_tap
 from tcpx_mpi.tap.joined import read_job
 from tcpx_mpi.tap.ways import matched
 
@@ -51,6 +51,21 @@ def test_the_files_have_every_way_its_bytes_and_their_order(
         sent, received = matched(job, link)
         assert np.array_equal(sent["bytes"], received["bytes"])
         assert (received["done_ns"] > sent["posted_ns"]).all()
+
+
+def test_a_full_file_has_its_last_word_however_many_comms_are_closed_behind_it(place: Path) -> None:
+    environ = {"TCPX_TAP_PLUGIN": "softtcpx", "TCPX_TAP_DIR": str(place / "taps"),
+               "TCPX_TAP_FILES": "8K"}  # fmt: skip
+    command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "tap", "--sizes", "1M", "-n", "4",
+                       "--chunk", "16K", "--channels", "24", "--hdf5", "none")  # fmt: skip
+    result = run(command, place, environ)
+    assert result.code == 0, result.text
+    files = [read_tap(path) for path in files_of([str(place / "taps")])]
+    # Two a chunk at either end; warm-up, too.
+    assert [len(file.records) + file.lost for file in files] == [2 * 2 * 5 * 64] * 2
+    assert all(file.lost > 0 for file in files)
+    told = run(tcpx_mpi("tap", str(place / "taps")), place)
+    assert f"{files[0].lost} records of rank {files[0].rank} are not there" in told.out
 
 
 def test_a_fault_of_the_tap_ends_a_run_with_its_code_and_words(place: Path) -> None:
