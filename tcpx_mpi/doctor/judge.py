@@ -15,7 +15,7 @@ from functools import cache
 from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches, unknown_warnings
-from tcpx_mpi.doctor.tap import is_of_tap, findings_of_tap
+from tcpx_mpi.doctor.tap import findings_of_tap, is_of_tap
 from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Finding, Severity, worst_first

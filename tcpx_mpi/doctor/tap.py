@@ -65,11 +65,7 @@ def is_of_tap(line: Line) -> bool:
 
 def findings_of_tap(lines: Sequence[Line]) -> list[Said]:
     """All of it, the worst first; nothing where no rank ran with the tap."""
-    told = [
-        (line, line.text.removeprefix(_PREFIX))
-        for line in lines
-        if is_of_tap(line)
-    ]
+    told = [(line, line.text.removeprefix(_PREFIX)) for line in lines if is_of_tap(line)]
     ends: dict[str, set[str]] = defaultdict(set)
     for line, text in told:
         if found := re.search(_COMM, text):
