@@ -15,6 +15,7 @@
     ├── PluginFailed            13   a plugin call failed while measuring
     ├── Interrupted            130   a signal ended the run; 143 where it was SIGTERM
     ├── AgreedError              1   on all ranks; its code is that of one (world.collectives)
+    │   └── AgentFailed          1   of an agent of NIXL, or its death (nixl.agents)
     ├── NoPlugin                 1   a file that was tried; becomes an error above (plugin.trial)
     ├── ScheduleError            1   a schedule of a pattern is wrong (schedule.table)
     └── StoppedByOthers          0   the rank that called the roll knows why (transport.errors)

@@ -33,9 +33,9 @@ def test_the_page_states_what_is_simulated_here() -> None:
     page = " ".join(PAGE.read_text().split())
     (narrow, tight), (wide, loose) = STATED
     assert (
-        f"in {100 * STATED[narrow, tight]:g} % (log-normal iterations, sigma {narrow}, "
-        f"`--ci {tight}`) and {100 * STATED[wide, loose]:g} % (sigma {wide}, `--ci {loose}`) of "
-        f"rows in place of 95 %, and the median is off by less than {100 * LARGEST_BIAS} %"
+        f"in {100 * STATED[narrow, tight]:g} % of rows in place of 95 % (log-normal iterations, "
+        f"sigma {narrow}, `--ci {tight}`), and in {100 * STATED[wide, loose]:g} % (sigma {wide}, "
+        f"`--ci {loose}`). The median is off by less than {100 * LARGEST_BIAS} %"
     ) in page
 
 
