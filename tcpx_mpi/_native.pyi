@@ -516,6 +516,8 @@ UNPACK_COPIES: int = 1
 
 UNPACK_HOST: int = 2
 
+UNPACK_STAYING: int = 4
+
 UNPACK_NONE: int = 3
 
 class Engine(Runner):

@@ -142,6 +142,7 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_KERNEL") = static_cast<int>(UnpackMode::kKernel);
   m.attr("UNPACK_COPIES") = static_cast<int>(UnpackMode::kCopies);
   m.attr("UNPACK_HOST") = static_cast<int>(UnpackMode::kHost);
+  m.attr("UNPACK_STAYING") = static_cast<int>(UnpackMode::kStaying);
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")

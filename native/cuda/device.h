@@ -41,6 +41,20 @@ __device__ __forceinline__ Quad load16_uncached(u64 at) {
   return q;
 }
 
+// What the CPU writes while the kernel runs: each of the two words whole, and whoever has seen them
+// sees what was written before them.
+struct alignas(16) Words {
+  u64 a, b;
+};
+__device__ __forceinline__ Words load_words_of_host(u64 at) {
+  Words words;
+  asm volatile("ld.acquire.sys.global.v2.u64 {%0,%1}, [%2];"
+               : "=l"(words.a), "=l"(words.b)
+               : "l"(at)
+               : "memory");
+  return words;
+}
+
 __device__ __forceinline__ void store16(u64 at, Quad q) {
   asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(q.x), "r"(q.y), "r"(q.z),
                "r"(q.w)
@@ -68,10 +82,26 @@ __device__ __forceinline__ void keep_least(u64 at, u64 value) {
   atomicMin(reinterpret_cast<u64*>(at), value);
 }
 
+__device__ __forceinline__ void store8(u64 at, u64 value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+
 // For the CPU, which polls it: whoever sees it sees all that was written before.
 __device__ __forceinline__ void store8_for_host(u64 at, u64 value) {
   asm volatile("fence.acq_rel.sys; st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value)
                : "memory");
+}
+
+// Bit n of `into`: what lane n of the warp says. Of a whole warp.
+__device__ __forceinline__ void vote(u32& into, bool yes) {
+  const u32 all = __ballot_sync(0xffffffffu, yes);
+  if (threadIdx.x % 32 == 0) into = all;
+}
+
+__device__ __forceinline__ u64 now_ns() {
+  u64 now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
 }
 
 // The low 32 bits of high:low shifted right; shift below 32.
@@ -94,5 +124,18 @@ __device__ __forceinline__ void tcpx_in_steps(const Argument& argument, Shared& 
   first(argument, shared);
   ((__syncthreads(), others(argument, shared)), ...);
 }
+
+// A kernel that goes through its steps again and again, while `stays` says so. Its memory is as
+// `begin` leaves it.
+#define TCPX_STAYING_KERNEL(name, Argument, Shared, begin, stays, ...)         \
+  extern "C" __global__ void name(const __grid_constant__ Argument argument) { \
+    __shared__ Shared shared;                                                  \
+    begin(argument, shared);                                                   \
+    __syncthreads();                                                           \
+    while (stays(shared)) {                                                    \
+      tcpx_in_steps<__VA_ARGS__>(argument, shared);                            \
+      __syncthreads();                                                         \
+    }                                                                          \
+  }
 
 #endif

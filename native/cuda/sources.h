@@ -7,5 +7,6 @@ extern const char kUnpackSource[];
 extern const char kPayloadSource[];
 extern const char kElementsSource[];
 extern const char kReduceSource[];
+extern const char kStayingSource[];
 
 }  // namespace tcpx

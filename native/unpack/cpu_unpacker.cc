@@ -11,7 +11,8 @@ constexpr size_t kMostBytes = size_t{2} << 20;  // of a request
 
 class CpuUnpacker : public Unpacker {
  public:
-  explicit CpuUnpacker(UnpackMode mode) : mode_(mode) {}
+  explicit CpuUnpacker(UnpackMode mode)
+      : mode_(mode == UnpackMode::kStaying ? UnpackMode::kKernel : mode) {}
 
   UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override {
     ++tickets_;
@@ -22,6 +23,7 @@ class CpuUnpacker : public Unpacker {
         return copies(source, destination, posted);
       case UnpackMode::kHost:
         return through_host(source, destination, posted);
+      case UnpackMode::kStaying:
       case UnpackMode::kNone:
         break;
     }

@@ -19,6 +19,8 @@ constexpr size_t kLeadBytes = size_t{32} << 20;    // some 10 us
 constexpr unsigned kWarps = 8;
 constexpr unsigned kWarpsOfPages = 16;
 constexpr std::chrono::seconds kLastWork{2};  // for what is under way at the end
+// Of receives at a time: a kernel that stays does one after the other, a launch all together.
+constexpr uint64_t kMostStaying = 4;
 constexpr uint32_t kPollsPerLook = 1 << 16;  // without an end, until the driver is asked for errors
 
 uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
@@ -27,11 +29,12 @@ uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointe
 
 CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
     : gpu_(use_gpu(gpu)),
-      mode_(mode),
+      mode_(mode == UnpackMode::kStaying ? UnpackMode::kKernel : mode),
       kernels_(gpu_.kernels()),
       reducer_(gpu_),
       tickets_seen_(std::make_unique<PinnedMemory>(gpu_, kLaunchSlots * kLine)) {
   const GpuCurrent current(&gpu_);
+  if (mode == UnpackMode::kStaying) staying_ = std::make_unique<StayingUnpacker>(gpu_);
   for (size_t i = 0; i < kLaunchSlots; ++i) {
     slots_.push_back(std::make_unique<LaunchSlot>(gpu_));
     const GpuMemory& counter = slots_.back()->blocks_done;  // zero before its stream's first kernel
@@ -56,11 +59,13 @@ CudaUnpacker::~CudaUnpacker() {
   static std::mutex mutex;
   static auto* const left = new std::vector<Left>;
   const std::lock_guard<std::mutex> lock(mutex);
-  left->push_back({std::move(tickets_seen_), std::move(slots_), std::move(lead_)});
+  left->push_back(
+      {std::move(tickets_seen_), std::move(slots_), std::move(lead_), std::move(staying_)});
 }
 
 // A stream that has failed does no more either.
 bool CudaUnpacker::idle() const {
+  if (staying_ != nullptr && cuda().stream_query(staying_->stream()) == kCudaNotReady) return false;
   return std::none_of(slots_.begin(), slots_.end(), [](const auto& slot) {
     return cuda().stream_query(slot->stream.handle()) == kCudaNotReady;
   });
@@ -99,6 +104,7 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
     case UnpackMode::kHost:
       copy_through_host(source, destination, posted, result.bytes == posted);
       break;
+    case UnpackMode::kStaying:
     case UnpackMode::kNone:
       break;
   }
@@ -214,6 +220,24 @@ void CudaUnpacker::begin_timer() {
   ok(cuda().event_record(timers_[timed_].begin, stream), "cuEventRecord");
 }
 
+// Whether the kernel that stays has taken all that there is: few small receives, and nothing that
+// is to be measured.
+bool CudaUnpacker::has_stayed() {
+  if (staying_ == nullptr || timed_ < timers_.size() || unlaunched_ > kMostStaying ||
+      unlaunched_bytes_ > StayingUnpacker::kMostBytes || reducer_.items() > 0)
+    return false;
+  if (!staying_->has_room(unlaunched_)) return false;
+  for (uint64_t i = 0; i < unlaunched_; ++i) {  // of a copy, or of nothing, there are no fragments
+    if (fragments_[i] == 0 || !staying_->takes(arguments_.item[i])) return false;
+  }
+  const uint64_t first = tickets_ - unlaunched_ + 1;
+  for (uint64_t i = 0; i < unlaunched_; ++i) staying_->put(arguments_.item[i], first + i);
+  ok(staying_->tend(), "cuLaunchKernel");
+  launches_[launched_++ % launches_.size()] = {kStaying, tickets_};
+  forget();
+  return true;
+}
+
 void CudaUnpacker::end_launch() {
   launches_[launched_++ % launches_.size()] = {next_slot_, tickets_};
   if (timed_ < timers_.size()) {  // one after the other, so that the times add up
@@ -246,6 +270,7 @@ void CudaUnpacker::flush() {
     finished_ = tickets_;
     return forget();
   }
+  if (has_stayed()) return;
   if (mode_ == UnpackMode::kKernel) begin_timer();
   if (reducer_.items() > 0) {
     // What else there is has the ticket, in a launch behind this one.
@@ -282,16 +307,27 @@ void CudaUnpacker::flush() {
   end_launch();
 }
 
+// The kernel's release: what it wrote and read is behind us when its ticket is seen.
+bool CudaUnpacker::has_ended(const Launch& launch) {
+  if (launch.slot != kStaying) {
+    const auto* seen =
+        reinterpret_cast<const uint64_t*>(tickets_seen_->data() + launch.slot * kLine);
+    return __atomic_load_n(seen, __ATOMIC_ACQUIRE) >= launch.ticket;
+  }
+  if (staying_->ended() >= launch.ticket) return true;
+  if (failure_.code == 0) ok(staying_->tend(), "cuLaunchKernel");  // it was gone by then
+  return false;
+}
+
 uint64_t CudaUnpacker::finished() {
   while (ended_ != launched_) {
     const Launch& oldest = launches_[ended_ % launches_.size()];
-    const auto* seen =
-        reinterpret_cast<const uint64_t*>(tickets_seen_->data() + oldest.slot * kLine);
-    // The kernel's release: what it wrote and read is behind us when its ticket is seen.
-    if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) < oldest.ticket) {
+    if (!has_ended(oldest)) {
       // A kernel that failed writes no ticket: now and then the driver is asked.
       if (++polls_ % kPollsPerLook == 0) {
-        const int code = cuda().stream_query(slots_[oldest.slot]->stream.handle());
+        void* const stream =
+            oldest.slot == kStaying ? staying_->stream() : slots_[oldest.slot]->stream.handle();
+        const int code = cuda().stream_query(stream);
         if (code != kCudaNotReady) ok(code, "cuStreamQuery");
       }
       break;

@@ -8,6 +8,7 @@
 #include "cuda/gpu.h"
 #include "unpack/cuda_reducer.h"
 #include "unpack/kernel_arguments.h"
+#include "unpack/staying_unpacker.h"
 #include "unpack/unpacker.h"
 
 namespace tcpx {
@@ -55,9 +56,10 @@ class CudaUnpacker final : public Unpacker {
     std::unique_ptr<GpuMemory> landing;     // of all modes but kernel, where receives are reduced
   };
   struct Launch {
-    size_t slot;
+    size_t slot;      // kStaying: none, its requests are with the kernel that stays
     uint64_t ticket;  // of its last request
   };
+  static constexpr size_t kStaying = kLaunchSlots;
   struct Timer {
     void* begin;
     void* end;
@@ -69,6 +71,7 @@ class CudaUnpacker final : public Unpacker {
     std::unique_ptr<PinnedMemory> tickets_seen;
     std::vector<std::unique_ptr<LaunchSlot>> slots;
     std::unique_ptr<GpuMemory> lead;
+    std::unique_ptr<StayingUnpacker> staying;
   };
 
   LaunchSlot& slot() { return *slots_[next_slot_]; }
@@ -80,7 +83,9 @@ class CudaUnpacker final : public Unpacker {
   void begin_request();
   void forget();
   void begin_timer();
+  bool has_stayed();
   void end_launch();
+  bool has_ended(const Launch& launch);
   bool ok(int code, const char* call);
   void drop_timers();
   bool idle() const;
@@ -91,6 +96,7 @@ class CudaUnpacker final : public Unpacker {
   CudaReducer reducer_;
   std::unique_ptr<PinnedMemory> tickets_seen_;  // a u64 a slot, on lines of their own
   std::vector<std::unique_ptr<LaunchSlot>> slots_;
+  std::unique_ptr<StayingUnpacker> staying_;  // of mode staying
   size_t next_slot_ = 0;
   UnpackArguments arguments_{};  // of the launch to come
   unsigned fragments_[kUnpackItems] = {};

@@ -1,13 +1,11 @@
 // What kernels over fragments share: which a block takes, bytes at any alignment, the ticket.
 #pragma once
 
-#include "cuda/device.h"
+#include "cuda/moves.h"
 #include "unpack/kernel_arguments.h"
 
 namespace tcpx {
 namespace {
-
-constexpr u32 kQuad = 16;  // bytes of the widest access
 
 struct Shared {
   Quad fragment[kUnpackGroup];  // src_off, len, dst_off
@@ -40,21 +38,6 @@ __device__ __forceinline__ void take(const Arguments& a, Shared& shared) {
   if (threadIdx.x > 0) return;
   shared.bounce = item.bounce;
   shared.destination = item.destination;
-}
-
-// 16 bytes from byte `skip` of low:high.
-__device__ __forceinline__ Quad cut_out(Quad low, Quad high, u32 skip) {
-  u32 w[7] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z};
-  u32 last = high.w;
-  if (skip & 8) {
-    w[0] = w[2], w[1] = w[3], w[2] = w[4], w[3] = w[5], w[4] = w[6], w[5] = last;
-  }
-  if (skip & 4) {
-    w[0] = w[1], w[1] = w[2], w[2] = w[3], w[3] = w[4], w[4] = w[5];
-  }
-  const u32 bits = 8 * (skip & 3);
-  return {shift_right(w[0], w[1], bits), shift_right(w[1], w[2], bits),
-          shift_right(w[2], w[3], bits), shift_right(w[3], w[4], bits)};
 }
 
 // The last block of those that have a part says so to the CPU, if a launch has a ticket.

@@ -23,10 +23,11 @@ struct UnpackSource {
 UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence, uint64_t posted);
 
 enum class UnpackMode : int {
-  kKernel = 0,  // one pass over all fragments; the CPU reference where there is no GPU
-  kCopies = 1,  // one copy a fragment ("d2d")
-  kHost = 2,    // down to a staging buffer, gathered there, up again
-  kNone = 3,    // nothing is moved: an ablation, whose bytes are wrong
+  kKernel = 0,   // one pass over all fragments; the CPU reference where there is no GPU
+  kCopies = 1,   // one copy a fragment ("d2d")
+  kHost = 2,     // down to a staging buffer, gathered there, up again
+  kNone = 3,     // nothing is moved: an ablation, whose bytes are wrong
+  kStaying = 4,  // as kKernel, and small receives by a kernel that stays for a while
 };
 
 struct UnpackResult {

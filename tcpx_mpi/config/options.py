@@ -362,9 +362,11 @@ class RunOptions(PlanOptions):
         "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
         "memory through the plugin's GPU receive path",
         metavar="auto|host|emulated|cuda", place=-1)
-    unpack: str = option(TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
-        "how fragments are reassembled in GPU or emulated memory; none: not at all, an ablation",
-        metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",), place=-1)
+    unpack: str = option(TRANSPORT, "kernel", one_of("kernel", "launch", "d2d", "host", "none"),
+        "how fragments are reassembled in GPU or emulated memory; kernel: small receives by one "
+        "that stays for a while, where no ranks share the GPU; launch: each by a launch; none: "
+        "not at all, an ablation",
+        metavar="kernel|launch|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",), place=-1)
     flush: str = option(TRANSPORT, "auto", one_of("auto", "always", "never"),
         "flush receives that the plugin puts into GPU memory itself; auto: as NCCL would; never: "
         "an ablation",

@@ -11,6 +11,8 @@ from tcpx_mpi.units import counted, format_size
 
 #: Clocks of GPUs in one run that differ by more are worth a word: the figures may, too.
 _EVEN_CLOCKS = 1.1
+#: Ways to unpack that have the CPU's part in what events measure.
+_OF_THE_CPU = ("d2d", "host")
 #: What is said of a GPU that something slows down, before the reasons.
 THROTTLED = "was throttled"
 
@@ -31,7 +33,9 @@ def gpus(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding
 def _unpacks(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """The GPU's own time for what it unpacked, in the batches that were watched for it."""
     # A launch waits in the GPU's queue as a whole; copies are handed over while others run.
-    copies = ", the CPU's handing over of each copy included" if header.unpack != "kernel" else ""
+    copies = (
+        ", the CPU's handing over of each copy included" if header.unpack in _OF_THE_CPU else ""
+    )
     for summary in summaries:
         known = [gpu for gpu in summary.gpu if gpu.unpack_gpu_ns > 0]
         if not known:

@@ -114,7 +114,7 @@ def place_on_node(
 ) -> list[Placement]:
     """The same once the GPU of each rank is known (`rank_gpus`)."""
     ranks = range(len(masks))
-    sharers = Counter(map(_identity, gpus))
+    sharers = Counter(map(identity, gpus))
     devices = _devices(node, gpus, request)
     numa = [_numa_node(node, gpus[rank], devices[rank]) for rank in ranks]
     cpus = _progress_cpus(node, masks, numa, request)
@@ -135,7 +135,7 @@ def place_on_node(
             gpu=gpu.index if (gpu := gpus[rank]) is not None else -1,
             gpu_pci=gpu.pci if gpu is not None else "",
             gpu_numa_node=topology.numa_of(gpu.numa_node) if gpu is not None else -1,
-            gpu_sharers=sharers[_identity(gpu)],
+            gpu_sharers=sharers[identity(gpu)],
             numa_node=numa[rank],
             plugin_cpus=tuple(node.bindings.get(node.devices[devices[rank]][0], ())),
             unbound_cpus=_unbound_cpus(masks, cpus, rank),
@@ -172,8 +172,8 @@ def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) ->
             return [None] * len(visible)
         taken: Counter[str] = Counter()
         for each in visible:
-            gpus.append(min(each, key=lambda gpu: taken[_identity(gpu)]))
-            taken[_identity(gpus[-1])] += 1
+            gpus.append(min(each, key=lambda gpu: taken[identity(gpu)]))
+            taken[identity(gpus[-1])] += 1
         if max(taken.values()) > 1 and not request.share_gpu and not request.needs_gpus:
             return [None] * len(visible)
     else:
@@ -190,7 +190,7 @@ def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) ->
     return gpus
 
 
-def _identity(gpu: Gpu | None) -> str:
+def identity(gpu: Gpu | None) -> str:
     """The mark that tells a GPU from others of its node: ranks may number them differently."""
     return (gpu.pci or gpu.uuid or str(gpu.index)) if gpu is not None else ""
 
@@ -212,9 +212,9 @@ def _require_one_each(node: Node, gpus: Sequence[Gpu | None]) -> None:
     """Raises UsageError if two ranks have the same GPU."""
     owner: dict[str, int] = {}
     for rank, gpu in enumerate(gpus):
-        if gpu is not None and owner.setdefault(_identity(gpu), rank) != rank:
+        if gpu is not None and owner.setdefault(identity(gpu), rank) != rank:
             raise UsageError(
-                f"local ranks {owner[_identity(gpu)]} and {rank} of {node.host} would both have "
+                f"local ranks {owner[identity(gpu)]} and {rank} of {node.host} would both have "
                 f"GPU {gpu.index}: name one for each, start fewer ranks, or give --share-gpu"
             )
 

@@ -22,6 +22,10 @@ from tcpx_mpi.plugin.sockets import (
 )
 
 WORKERS_VARIABLE = "SOFTTCPX_WORKERS"
+#: How long softtcpx's kernel for small copies stays without one, us: longer than messages of a
+#: pattern are apart, and soon gone.
+STAY_VARIABLE = "SOFTTCPX_STAY_US"
+_STAY_US = 200
 #: Variables by which a user has said how many threads softtcpx has.
 _USERS = (WORKERS_VARIABLE, THREADS_VARIABLE)
 #: What softtcpx has at most.
@@ -118,6 +122,14 @@ def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str
     if any(environ.get(name, "").strip() for name in _USERS):
         return []
     return [(WORKERS_VARIABLE, str(workers), f"{IN_GPU_MEMORY}, by the cores of a rank")]
+
+
+def stay_variables(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, source) of what has a kernel for small copies stay on a GPU that no ranks
+    share; nothing over the user's word."""
+    if environ.get(STAY_VARIABLE, "").strip():
+        return []
+    return [(STAY_VARIABLE, str(_STAY_US), f"{IN_GPU_MEMORY}, on a GPU that no ranks share")]
 
 
 def with_defaults(

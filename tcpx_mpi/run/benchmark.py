@@ -46,7 +46,7 @@ class Benchmark:
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
         chosen = choose_gpus(world, settings, hosts)
-        plugin = load_same_plugin(world, settings, chosen.workers, chosen.threads)
+        plugin = load_same_plugin(world, settings, chosen)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         with world.agree("program"):
             workload = workload.placed(settings)

@@ -12,6 +12,7 @@ from tcpx_mpi.launch.watch import CONNECT
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.run import agreement
+from tcpx_mpi.run.place_ranks import GpuChoice
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.schedule.table import RECEIVE_OPS, Column, Op, step_bytes
 from tcpx_mpi.transport.engine import RankEngine
@@ -21,14 +22,16 @@ from tcpx_mpi.workload.refusals import require_line_rate
 from tcpx_mpi.world import World
 
 
-def load_same_plugin(world: World, settings: Settings, workers: int, threads: int) -> LoadedPlugin:
+def load_same_plugin(world: World, settings: Settings, chosen: GpuChoice) -> LoadedPlugin:
     """Collective: the plugin, initialised, the same file on all ranks."""
     launched = under_launcher(os.environ)
     with world.agree("plugin in a process of its own", settings.setup_timeout_s):
         if world.rank == 0 or (launched is not None and launched.speaks_for_node):
             try_plugin(settings, os.environ)
     with world.agree("plugin", settings.setup_timeout_s):
-        plugin = load_plugin(settings, os.environ, workers, True, threads)
+        plugin = load_plugin(
+            settings, os.environ, chosen.workers, True, chosen.threads, not chosen.is_shared()
+        )
     agreement.require_equal(world, plugin.fingerprint(), "plugin and its environment")
     world.enter(CONNECT, settings.connect_timeout_s)
     return plugin

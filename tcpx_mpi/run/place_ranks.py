@@ -24,6 +24,7 @@ from tcpx_mpi.machine.placement import (
     Placement,
     Request,
     channels_within,
+    identity,
     place_on_node,
     rank_gpus,
 )
@@ -57,6 +58,10 @@ class GpuChoice:
     workers: int
     #: And how many progress threads drive it.
     threads: int
+
+    def is_shared(self) -> bool:
+        """Whether ranks of this node share a GPU."""
+        return max(Counter(map(identity, self.gpus)).values(), default=1) > 1
 
 
 def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuChoice:

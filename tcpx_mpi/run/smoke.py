@@ -55,7 +55,7 @@ class Smoke:
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
         chosen = choose_gpus(world, settings, hosts)
-        plugin = load_same_plugin(world, settings, chosen.workers, chosen.threads)
+        plugin = load_same_plugin(world, settings, chosen)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         with world.agree("program"):
             workload = workload.placed(settings)

@@ -38,10 +38,19 @@ SPINS_BEFORE_YIELD = 100
 #: Native names of the ways to put received fragments together.
 UNPACK_MODES = {
     "kernel": _native.UNPACK_KERNEL,
+    "launch": _native.UNPACK_KERNEL,
     "d2d": _native.UNPACK_COPIES,
     "host": _native.UNPACK_HOST,
     "none": _native.UNPACK_NONE,
 }
+
+
+def _way_to_unpack(mode: str, gpu: RankGpu | None, placement: Placement) -> int:
+    """A kernel that stays has a part of the GPU, and its process keeps the turn meanwhile: it is
+    for ranks that have theirs alone."""
+    if mode == "kernel" and gpu is not None and placement.gpu_sharers == 1:
+        return _native.UNPACK_STAYING
+    return UNPACK_MODES.get(mode, _native.UNPACK_IN_PLACE)
 
 
 def spins_before_yield(placement: Placement) -> int:
@@ -105,7 +114,7 @@ class RankEngine:
                 settings.window_send,
                 settings.window_recv,
                 spins_before_yield(placement),
-                UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
+                _way_to_unpack(settings.unpack_mode(), self.gpu, placement),
                 witness,
                 -1 if self.gpu is None else self.gpu.ordinal,
                 setup_gpu(settings.memory, plugin, placement, visible_gpus()),

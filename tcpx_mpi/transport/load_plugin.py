@@ -36,7 +36,9 @@ from tcpx_mpi.plugin.find import (
 )
 from tcpx_mpi.plugin.log_choice import printed
 from tcpx_mpi.plugin.softtcpx_defaults import (
+    STAY_VARIABLE,
     WORKERS_VARIABLE,
+    stay_variables,
     thread_variables,
     worker_variables,
     workers_asked_for,
@@ -47,7 +49,7 @@ from tcpx_mpi.transport.devices import names_of, read_devices
 from tcpx_mpi.transport.observed_placement import thread_ids
 
 #: Variables that may differ from node to node.
-_OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
+_OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE, STAY_VARIABLE)
 
 #: What makes softtcpx break a rule on purpose.
 TRAP_PREFIX = "SOFTTCPX_TRAP_"
@@ -133,11 +135,13 @@ def load_plugin(
     workers: int = 0,
     tried: bool = False,
     threads: int = 1,
+    stays: bool = False,
 ) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
     `tried`: `try_plugin` found nothing wrong on this node. `workers` are those of our own plugin
-    where it is to move GPUs' memory; 0: its own default. `threads` will drive it.
+    where it is to move GPUs' memory; 0: its own default. `threads` will drive it. `stays`: no ranks
+    share that GPU.
     Raises UsageError, PluginMissing, or SetupFailed if init or the device list fails.
     """
     if not tried:
@@ -152,6 +156,8 @@ def load_plugin(
         ours = answer_variables(environ)
         if workers:
             ours += worker_variables(workers, environ)
+        if workers and stays:
+            ours += stay_variables(environ)
         if not workers_asked_for({**environ, **{name: value for name, value, _ in ours}}):
             ours += thread_variables(threads, environ)
         _set(environ, ours)  # it reads them when it is initialised

@@ -3,9 +3,11 @@
 // by a byte is an error as under compute-sanitizer.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 #include "fake.h"
 
@@ -18,6 +20,9 @@ using u64 = unsigned long long;
 
 struct alignas(16) Quad {
   u32 x, y, z, w;
+};
+struct alignas(16) Words {
+  u64 a, b;
 };
 
 namespace fakecuda {
@@ -69,9 +74,25 @@ inline Quad load16(u64 at) { return fakecuda::get<Quad>(at); }
 inline u64 load8(u64 at) { return fakecuda::get<u64>(at); }
 inline u8 load1(u64 at) { return fakecuda::get<u8>(at); }
 inline Quad load16_uncached(u64 at) { return fakecuda::get<Quad>(at); }
+inline Words load_words_of_host(u64 at) {
+  const auto* words = reinterpret_cast<const u64*>(fakecuda::touch(at, sizeof(Words)));
+  // A GPU may see the second one first.
+  const u64 b = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+  return {__atomic_load_n(words, __ATOMIC_ACQUIRE), b};
+}
+inline void vote(u32& into, bool yes) {
+  const u32 bit = 1u << threadIdx.x % 32;
+  into = yes ? into | bit : into & ~bit;
+}
+inline u64 now_ns() {
+  return static_cast<u64>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
 inline void store16(u64 at, Quad q) { fakecuda::put(at, q); }
 inline void store1(u64 at, u8 byte) { fakecuda::put(at, byte); }
 
+inline void store8(u64 at, u64 value) {
+  __atomic_store_n(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELAXED);
+}
 inline void store8_for_host(u64 at, u64 value) {
   fakecuda::running.reported = true;
   __atomic_store_n(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELEASE);
@@ -123,6 +144,27 @@ bool tcpx_in_steps(u32 threads, const Argument& argument, Shared& shared) {
       memset(memory, 0xA5, sizeof(memory)); /* nobody cleared it */                    \
       auto& shared = *reinterpret_cast<Shared*>(memory);                               \
       if (!tcpx_in_steps<__VA_ARGS__>(grid.threads, argument, shared)) return false;   \
+    }                                                                                  \
+    return true;                                                                       \
+  }                                                                                    \
+  static const fakecuda::Registration name##_registration(#name, sizeof(Argument), name##_on_cpu);
+
+// It looks once a turn, and then lets others have the core.
+#define TCPX_STAYING_KERNEL(name, Argument, Shared, begin, stays, ...)                 \
+  static bool name##_on_cpu(CUdevice device, fakecuda::Grid grid, const void* bytes) { \
+    const auto& argument = *static_cast<const Argument*>(bytes);                       \
+    gridDim = {grid.blocks, grid.rows};                                                \
+    blockDim = {grid.threads, 1};                                                      \
+    blockIdx = {0, 0};                                                                 \
+    fakecuda::running = {device, false, false};                                        \
+    alignas(16) uint8_t memory[sizeof(Shared)];                                        \
+    memset(memory, 0xA5, sizeof(memory));                                              \
+    auto& shared = *reinterpret_cast<Shared*>(memory);                                 \
+    if (!tcpx_in_steps<begin>(grid.threads, argument, shared)) return false;           \
+    while (stays(shared)) {                                                            \
+      fakecuda::running.reported = false;                                              \
+      if (!tcpx_in_steps<__VA_ARGS__>(grid.threads, argument, shared)) return false;   \
+      std::this_thread::yield();                                                       \
     }                                                                                  \
     return true;                                                                       \
   }                                                                                    \

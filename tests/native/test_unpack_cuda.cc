@@ -9,7 +9,8 @@ using namespace tcpx;
 namespace {
 
 constexpr uint32_t kPage = 4096;
-constexpr UnpackMode kModes[] = {UnpackMode::kKernel, UnpackMode::kCopies, UnpackMode::kHost};
+constexpr UnpackMode kModes[] = {UnpackMode::kKernel, UnpackMode::kStaying, UnpackMode::kCopies,
+                                 UnpackMode::kHost};
 
 std::vector<uint32_t> lengths() {
   std::vector<uint32_t> all(64);
@@ -338,6 +339,90 @@ TEST(each_measured_launch_has_its_receives_bytes_and_time) {
   CHECK_EQ(measured[1].bytes, uint64_t{500});
   for (const auto& launch : measured) CHECK_LT(0.0, launch.microseconds);
   CHECK_EQ(scene.difference(), std::string());
+}
+
+namespace {
+
+uint64_t launches_of(const char* kernel) {
+  return fake_call<uint64_t(const char*)>("fakecuda_calls")(kernel);
+}
+
+}  // namespace
+
+TEST(small_receives_need_no_launch_each_while_a_kernel_stays) {
+  constexpr size_t kRoom = 80 << 10;
+  UnpackScene scene(Bounce::kPinned, 64 * kPage, 100 * kRoom);
+  CudaUnpacker unpacker(0, UnpackMode::kStaying);
+  std::mt19937 random(9);
+  for (size_t i = 0; i < 100; ++i) {  // more than letters have places
+    std::vector<NetUnpackFragment> pages;
+    const uint32_t count = 1 + random() % 16;
+    for (uint32_t k = 0; k < count; ++k) pages.push_back({(63 - k) * kPage, kPage - k, k * kPage});
+    scene.receive(unpacker, i * kRoom + random() % 16, count * kPage, pages);
+    scene.finish(unpacker);
+  }
+  CHECK_EQ(scene.difference(), std::string());
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) return;  // which counts no launches
+  CHECK_LT(launches_of("stay_and_copy"), uint64_t{50});
+  CHECK_EQ(launches_of("unpack_pages") + launches_of("unpack_fragments"), uint64_t{0});
+}
+
+TEST(what_is_large_or_many_at_a_time_is_launched_and_comes_in_order) {
+  UnpackScene scene(Bounce::kPinned, 64 * kPage, 200 * kPage);
+  CudaUnpacker unpacker(0, UnpackMode::kStaying);
+  std::vector<NetUnpackFragment> large;
+  for (uint32_t k = 0; k < 40; ++k) large.push_back({k * kPage, kPage, k * kPage});
+  for (size_t round = 0; round < 3; ++round) {
+    scene.receive(unpacker, 0, 5, {{1, 5, 0}});
+    unpacker.flush();
+    scene.receive(unpacker, 8 * kPage, 40 * kPage, large);
+    unpacker.flush();
+    for (size_t i = 0; i < 6; ++i) scene.receive(unpacker, (60 + i) * kPage, 9, {{77, 9, 0}});
+    unpacker.flush();
+    scene.receive(unpacker, 80 * kPage, 5, {{3, 5, 0}});
+    scene.finish(unpacker);
+    CHECK_EQ(scene.difference(), std::string());
+    scene.refill();
+  }
+}
+
+TEST(whoever_waits_for_the_gpu_waits_for_the_kernel_that_stays_and_the_next_receive_has_another) {
+  UnpackScene scene(Bounce::kPinned, 4 * kPage, 16 * kPage);
+  CudaUnpacker unpacker(0, UnpackMode::kStaying);
+  for (size_t i = 0; i < 3; ++i) {
+    scene.receive(unpacker, i * kPage, 5, {{1, 5, 0}});
+    scene.finish(unpacker);
+    CHECK_EQ(fake_call<int()>("cuCtxSynchronize")(), 0);
+  }
+  CHECK_EQ(scene.difference(), std::string());
+  if (getenv("TCPX_MPI_REAL_GPU") == nullptr) {
+    CHECK_EQ(launches_of("stay_and_copy"), uint64_t{3});
+  }
+}
+
+TEST(a_line_of_an_old_letter_is_none_of_a_new_one) {
+  std::vector<uint64_t> memory(Letters::kBytes / 8);
+  auto* bytes = reinterpret_cast<uint8_t*>(memory.data());
+  Letters letters(bytes, 0, 0, 1);
+  const auto line = [&](uint64_t letter, unsigned number) {
+    return &memory[(4096 + letter % kLetters * kLetterBytes + number * 16) / 8];
+  };
+  for (uint64_t letter = 0; letter <= kLetters * kMarks; ++letter) {
+    for (unsigned i = 0; i < 1 + (letter % kLetters == 0 ? kMostCopies - 1 : 0); ++i) {
+      if (letter == kLetters * kMarks && i > 0) break;  // the mark of letter 0, and fewer copies
+      letters.add(1000 + i, 2000 + i, 7);
+    }
+    CHECK(letters.has_room(1));
+    letters.send(letter);
+    memory[0] = letter + 1;  // done, says the GPU
+  }
+  const uint64_t last = kLetters * kMarks;
+  CHECK_EQ(mark_of(last), mark_of(0));
+  CHECK(is_of(line(last, 0)[0], last) && is_of(line(last, 1)[1], last));
+  CHECK_EQ(place_in(line(last, 0)[0]), uint64_t{1});
+  CHECK_EQ(place_in(line(last, 1)[1]), uint64_t{2000});
+  CHECK_EQ(bytes_in(line(last, 1)[0], line(last, 1)[1]), 7u);
+  for (unsigned i = 2; i < kLetterLines; ++i) CHECK(!is_of(line(last, i)[0], last));
 }
 
 CHECK_MAIN()

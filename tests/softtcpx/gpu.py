@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -166,8 +166,14 @@ class GpuQueue(Queue):
 class GpuPair(UnpackPair):
     """From memory of a GPU into such memory."""
 
-    def __init__(self, net: Net, driver: Driver, content: bytes) -> None:
-        super().__init__(net, GpuMemory(driver, content), GpuMemory(driver, len(content)))
+    def __init__(
+        self,
+        net: Net,
+        driver: Driver,
+        content: bytes,
+        queue: Callable[[DeviceBlock], Queue] = Queue,
+    ) -> None:
+        super().__init__(net, GpuMemory(driver, content), GpuMemory(driver, len(content)), queue)
         self._content = content
 
     def exchange(self, sizes: Sequence[int], window: int = SLOTS) -> None:

@@ -82,9 +82,11 @@ struct Settings {
   int64_t shuffle = 0;
   int64_t poison = 0;
   int64_t seed = 0;
-  int64_t copy_bytes = 0;    // of GPU memory, in one copy
-  int64_t zero_copy = 0;     // pieces out of GPU memory are sent from where they lie
-  int64_t copies = 0;        // under way or landed, a sending connection
+  int64_t copy_bytes = 0;     // of GPU memory, in one copy
+  int64_t zero_copy = 0;      // pieces out of GPU memory are sent from where they lie
+  int64_t gpu_pages_mib = 0;  // of a GPU's memory, for bounce pages; 0: it reads them in the host's
+  int64_t stay_us = 0;  // of a kernel for small copies out of a GPU, without one; 0: there is none
+  int64_t copies = 0;   // under way or landed, a sending connection
   int64_t bounce_pages = 0;  // of a receiving connection; 0: as the chunk size needs
   int64_t flush_polls = 0;
   int64_t max_recvs = 1;

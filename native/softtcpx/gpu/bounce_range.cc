@@ -49,8 +49,11 @@ std::shared_ptr<BounceRange> BounceRange::of(const Gpu& gpu, const Settings& set
 }
 
 BounceRange::BounceRange(const Gpu& gpu, const Settings& settings) : gpu_(gpu) {
-  const bool mirrored = gpu && settings.traps.device_memory != 0;
-  bytes_ = mirrored ? kMirroredRangeBytes : kRangeBytes;
+  const bool trapped = settings.traps.device_memory != 0;
+  const bool mirrored = gpu && (trapped || settings.gpu_pages_mib != 0);
+  bytes_ = !mirrored ? kRangeBytes
+           : trapped ? kMirroredRangeBytes
+                     : static_cast<size_t>(settings.gpu_pages_mib) * kMiB;
   for (;; bytes_ /= 2) {
     reserved_bytes_ = bytes_ + kHugePageBytes;
     reserved_ = ::mmap(nullptr, reserved_bytes_, PROT_NONE, kFlags, -1, 0);

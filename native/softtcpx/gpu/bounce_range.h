@@ -77,9 +77,10 @@ class BounceRange {
   void* named() const;
   SharedPages* shared() const { return shared_.get(); }  // null without that trap
 
-  // Of a trap, `mirrored`: the range lies in the GPU's memory, and these bytes are copied there.
-  // False when the driver refuses.
+  // The range lies in the GPU's memory, too, which is what connections name.
   bool mirrored() const { return mirror_ != 0; }
+  CudaAddress mirror() const { return mirror_; }
+  // Of a trap: these bytes are copied there. False when the driver refuses.
   bool copy_to_gpu(uint32_t offset, uint32_t bytes) const;
 
  private:

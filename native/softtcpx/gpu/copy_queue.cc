@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <system_error>
+#include <utility>
 
 #include "softtcpx/environment/log.h"
 
@@ -13,7 +15,9 @@ namespace {
 
 constexpr unsigned kNonBlocking = 1;  // of cuStreamCreate: does not wait for the default stream
 constexpr size_t kPageBytes = 4096;
+constexpr int kTooMany = 2;  // out of memory: more callers than there are places for
 constexpr const char* kTell = "cuStreamWriteValue32";
+constexpr const char* kLaunch = "cuLaunchKernel";
 // Numbers that are to be told at a time: the engine has the next copies when it ends the last ones.
 constexpr uint32_t kUnderWay = 2;
 // No copy joins a number that has so many bytes: in their 20 us none of them may be sent.
@@ -22,7 +26,7 @@ constexpr std::chrono::seconds kLastNumbers{2};
 
 }  // namespace
 
-CopyQueue::CopyQueue(const Gpu& gpu) : gpu_(gpu), awaited_(1 - kUnderWay) {
+CopyQueue::CopyQueue(const Gpu& gpu, int64_t stay_us) : gpu_(gpu), awaited_(1 - kUnderWay) {
   if (!memory_.open(gpu, kPageBytes))
     throw std::system_error(errno, std::generic_category(), "memory for copies from the GPU");
   told_ = reinterpret_cast<uint32_t*>(memory_.host());
@@ -30,6 +34,13 @@ CopyQueue::CopyQueue(const Gpu& gpu) : gpu_(gpu), awaited_(1 - kUnderWay) {
   check_cuda(*gpu_.driver, "cuStreamCreate", gpu_.driver->stream_create(&stream_, kNonBlocking));
   SOFTTCPX_INFO("copies out of GPU %d: %llu bytes page-locked", gpu_.ordinal,
                 static_cast<unsigned long long>(memory_.bytes()));
+  if (stay_us == 0 || gpu_.driver->launch_kernel == nullptr) return;
+  try {
+    staying_ = std::make_unique<StayingCopier>(
+        gpu_, reinterpret_cast<uint64_t>(memory_.as_seen_by_gpu(told_)), stay_us);
+  } catch (const std::exception& error) {
+    SOFTTCPX_INFO("no kernel stays on GPU %d for small copies: %s", gpu_.ordinal, error.what());
+  }
 }
 
 CopyQueue::~CopyQueue() {
@@ -44,6 +55,7 @@ CopyQueue::~CopyQueue() {
     ::nanosleep(&pause, nullptr);
     code = query();
   }
+  staying_.reset();             // its kernel tells numbers, too
   if (code == kCudaNotReady) {  // a number that comes late finds its word still there
     SOFTTCPX_WARN("copies from GPU %d do not end; their %llu bytes stay page-locked", gpu_.ordinal,
                   static_cast<unsigned long long>(memory_.bytes()));
@@ -55,9 +67,9 @@ CopyQueue::~CopyQueue() {
 
 uint32_t CopyQueue::begin(Client& client, uint8_t* to, const uint8_t* from, uint64_t length) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (waiting() == kMostWaiting) hand_over_oldest();
-  if (broken_ != 0) {
-    client.copy_failed(kTell, broken_);
+  if (waiting() == kMostWaiting && staying_ == nullptr) hand_over_oldest();
+  if (broken_ != 0 || waiting() == kMostWaiting) {
+    client.copy_failed(broken_call_, broken_ != 0 ? broken_ : kTooMany);
     return number_;
   }
   if (its_copies_ == kMostTogether || its_bytes_ >= kTogetherBytes) {
@@ -81,7 +93,28 @@ void CopyQueue::hand_over() {
 }
 
 void CopyQueue::hand_over_locked() {
-  while (is_due()) hand_over_oldest();
+  while (has_due() && has_way(copies_[first_ % kMostWaiting].number)) hand_over_oldest();
+  if (staying_ == nullptr || !staying_->needs_kernel() || broken_ != 0) return;
+  if (const int code = staying_->tend()) break_down(kLaunch, code, nullptr, 0);
+}
+
+// Numbers of the one way are told before the other has any. False: not yet, and what is awaited is
+// their last one.
+bool CopyQueue::has_way(uint32_t number) {
+  if (staying_ == nullptr) return true;
+  uint64_t count = 0, bytes = 0;
+  bool takes = landed(by_stream_);
+  for (uint32_t i = 0; i < waiting(); ++i) {
+    const Copy& copy = copies_[(first_ + i) % kMostWaiting];
+    if (copy.number != number) break;
+    ++count;
+    bytes += copy.length;
+    takes = takes && StayingCopier::takes(copy.from, copy.to, copy.length);
+  }
+  its_way_is_letters_ = takes && staying_->has_room(count, bytes);
+  if (its_way_is_letters_ || landed(by_letter_)) return true;
+  awaited_.store(by_letter_, std::memory_order_relaxed);
+  return false;
 }
 
 void CopyQueue::hand_over_oldest() {
@@ -98,20 +131,32 @@ void CopyQueue::hand_over_oldest() {
     its_copies_ = 0;
     its_bytes_ = 0;
   }
-  copy_together(together.data(), count);
-  const int code = gpu_.driver->stream_write_value32(
-      stream_, reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(told_)), number, 0);
+  const char* call = kTell;
+  int code;
+  if (std::exchange(its_way_is_letters_, false)) {
+    for (uint32_t i = 0; i < count; ++i)
+      staying_->add(together[i].from, together[i].to, together[i].length);
+    call = kLaunch;
+    code = staying_->send(number);
+    by_letter_ = number;
+  } else {
+    copy_together(together.data(), count);
+    code = gpu_.driver->stream_write_value32(
+        stream_, reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(told_)), number, 0);
+    by_stream_ = number;
+  }
   awaited_.store(number - kUnderWay + 1, std::memory_order_relaxed);
-  if (code != 0) break_down(together.data(), count, code);
+  if (code != 0) break_down(call, code, together.data(), count);
 }
 
 // What was told before holds, and nothing comes behind it.
-void CopyQueue::break_down(const Copy* copies, uint32_t count, int code) {
+void CopyQueue::break_down(const char* call, int code, const Copy* copies, uint32_t count) {
   broken_ = code;
-  for (uint32_t i = 0; i < count; ++i) copies[i].client->copy_failed(kTell, code);
+  broken_call_ = call;
+  for (uint32_t i = 0; i < count; ++i) copies[i].client->copy_failed(call, code);
   for (uint32_t i = 0; i < waiting(); ++i) {
     const Copy& copy = copies_[(first_ + i) % kMostWaiting];
-    if (copy.client != nullptr) copy.client->copy_failed(kTell, code);
+    if (copy.client != nullptr) copy.client->copy_failed(call, code);
   }
   waiting_.store(0, std::memory_order_relaxed);
 }
@@ -148,7 +193,10 @@ void CopyQueue::forget(const Client& client) {
   }
 }
 
-int CopyQueue::query() { return gpu_.driver->stream_query(stream_); }
+int CopyQueue::query() {
+  const int code = gpu_.driver->stream_query(stream_);
+  return code == 0 && staying_ != nullptr ? staying_->query() : code;
+}
 
 bool CopyQueue::works() {
   const CurrentContext current(gpu_);
@@ -158,14 +206,14 @@ bool CopyQueue::works() {
   return code == 0 || code == kCudaNotReady;
 }
 
-std::shared_ptr<CopyQueue> CopyQueues::of(const Gpu& gpu) {
+std::shared_ptr<CopyQueue> CopyQueues::of(const Gpu& gpu, int64_t stay_us) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto it = queues_.begin(); it != queues_.end();) {
     const std::shared_ptr<CopyQueue> queue = it->lock();
     if (queue != nullptr && queue->gpu().context == gpu.context && queue->works()) return queue;
     it = queue == nullptr ? queues_.erase(it) : it + 1;
   }
-  auto queue = std::make_shared<CopyQueue>(gpu);
+  auto queue = std::make_shared<CopyQueue>(gpu, stay_us);
   queues_.push_back(queue);
   return queue;
 }

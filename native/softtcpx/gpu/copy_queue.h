@@ -16,6 +16,7 @@
 
 #include "softtcpx/gpu/cuda.h"
 #include "softtcpx/gpu/pinned.h"
+#include "softtcpx/gpu/staying_copier.h"
 
 namespace softtcpx {
 
@@ -32,7 +33,8 @@ class CopyQueue {
   };
 
   // Throws CudaError, or std::system_error where the operating system has no memory to give.
-  explicit CopyQueue(const Gpu& gpu);
+  // `stay_us`: how long a kernel for small copies stays without one; 0: there is none.
+  CopyQueue(const Gpu& gpu, int64_t stay_us);
   ~CopyQueue();
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
@@ -40,14 +42,16 @@ class CopyQueue {
   // Of callers of the plugin, any number of them: where only one thread calls, the lock is free.
   // The context must be current.
 
+  // Whether another copy may wait, by each of many callers, where what waits may not go at once.
+  bool has_room() const {
+    return staying_ == nullptr ||
+           waiting_.load(std::memory_order_relaxed) < kMostWaiting - kMostCallers;
+  }
   // The number that is told when the copy has landed.
   uint32_t begin(Client& client, uint8_t* to, const uint8_t* from, uint64_t length);
   // Hands over what waits, once the engine has little left to do.
   void hand_over();
-  bool is_due() const {
-    return waiting_.load(std::memory_order_relaxed) > 0 &&
-           landed(awaited_.load(std::memory_order_relaxed));
-  }
+  bool is_due() const { return has_due() || (staying_ != nullptr && staying_->needs_kernel()); }
   // What waits of a client's is not copied any more.
   void forget(const Client& client);
   // Asks the driver: 600 while copies are under way, 0 when none is, anything else has failed.
@@ -75,12 +79,18 @@ class CopyQueue {
   };
   static constexpr uint32_t kMostWaiting = 256;  // a power of two
   static constexpr uint32_t kMostTogether = 32;
+  static constexpr uint32_t kMostCallers = 64;
 
   uint32_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  bool has_due() const {
+    return waiting_.load(std::memory_order_relaxed) > 0 &&
+           landed(awaited_.load(std::memory_order_relaxed));
+  }
   void hand_over_locked();
   void hand_over_oldest();
+  bool has_way(uint32_t number);
   void copy_together(const Copy* copies, uint32_t count);
-  void break_down(const Copy* copies, uint32_t count, int code);
+  void break_down(const char* call, int code, const Copy* copies, uint32_t count);
 
   const Gpu gpu_;
   PinnedMemory memory_;       // a page with `told_`
@@ -96,7 +106,14 @@ class CopyQueue {
   uint32_t its_copies_ = 0;           // that wait with the same number
   uint64_t its_bytes_ = 0;
   std::atomic<uint32_t> awaited_;  // when this is told, more is handed over
-  int broken_ = 0;                 // the driver's code, once it writes no number any more
+  // The last numbers of the stream, and of a kernel that stays: one way at a time has copies under
+  // way, so that numbers are told in their order.
+  uint32_t by_stream_ = 0, by_letter_ = 0;
+  bool its_way_is_letters_ = false;  // of what is handed over next
+  std::unique_ptr<StayingCopier> staying_;
+  // The driver's code, once it writes no number any more, and of which call.
+  int broken_ = 0;
+  const char* broken_call_ = "";
 };
 
 // The queues of a device: one for each GPU, as long as a connection has it; one that has failed is
@@ -104,7 +121,7 @@ class CopyQueue {
 class CopyQueues {
  public:
   // Throws as the constructor of a queue.
-  std::shared_ptr<CopyQueue> of(const Gpu& gpu);
+  std::shared_ptr<CopyQueue> of(const Gpu& gpu, int64_t stay_us);
 
  private:
   std::mutex mutex_;

@@ -66,7 +66,7 @@ bool CopyRing::is_copying() {
 bool CopyRing::has_room() const {
   const uint64_t freed = freed_.load(std::memory_order_acquire);
   if (begun_.load(std::memory_order_relaxed) - freed == kPieces) return false;
-  return in_use(end_) + piece_bytes_ <= bytes_;
+  return in_use(end_) + piece_bytes_ <= bytes_ && queue_->has_room();
 }
 
 uint64_t CopyRing::in_use(uint64_t end) const {

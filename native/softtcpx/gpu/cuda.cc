@@ -60,6 +60,11 @@ std::unique_ptr<CudaDriver> find_driver() {
   bool optional = true;
   find(library, "cuMemcpyBatchAsync_v2", driver->memcpy_batch_async, &optional);
   find(library, "cuMemGetHandleForAddressRange", driver->mem_get_handle, &optional);
+  bool kernels = true;
+  find(library, "cuModuleLoadData", driver->module_load_data, &kernels);
+  find(library, "cuModuleGetFunction", driver->module_get_function, &kernels);
+  find(library, "cuLaunchKernel", driver->launch_kernel, &kernels);
+  if (!kernels) driver->launch_kernel = nullptr;
   return all ? std::move(driver) : nullptr;
 }
 

@@ -45,6 +45,12 @@ struct CudaDriver {
   // Null before CUDA 11.7.
   int (*mem_get_handle)(void* handle, CudaAddress address, size_t bytes, int type,
                         unsigned long long flags);
+  // All three or none.
+  int (*module_load_data)(void** module, const void* image);
+  int (*module_get_function)(void** function, void* module, const char* name);
+  int (*launch_kernel)(void* function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                       unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                       CudaStream stream, void** arguments, void** extra);
   int (*stream_create)(CudaStream* stream, unsigned flags);
   int (*stream_destroy)(CudaStream stream);
   int (*stream_query)(CudaStream stream);

@@ -64,7 +64,8 @@ void BouncePool::open(const Gpu& gpu) {
                               : lease_.offset() + static_cast<uint32_t>(page_aligned<Published>());
   published_ = reinterpret_cast<Published*>(bounce_ + lease_.offset());
   published_->device = {lease_.as_seen_by_gpu(&published_->queue), range_->named(), ~uint64_t{0}};
-  if (range_->mirrored()) on_gpu_ = std::make_unique<GpuBlock>(gpu, published_->device);
+  if (range_->mirrored() && settings_.traps.device_memory != 0)
+    on_gpu_ = std::make_unique<GpuBlock>(gpu, published_->device);
 }
 
 void BouncePool::fill() {
@@ -72,8 +73,8 @@ void BouncePool::fill() {
   std::unique_ptr<uint16_t[]> pages(new uint16_t[pages_]);
   std::iota(&pages[0], &pages[0] + pages_, uint16_t{0});
   std::reverse(&pages[0], &pages[0] + pages_);
-  for (uint32_t i = pages_ - 1; settings_.shuffle != 0 && i > 0; --i)
-    std::swap(pages[i], pages[random(i + 1)]);
+  const bool shuffled = settings_.shuffle != 0 && mirror() == 0;  // else neighbours go together
+  for (uint32_t i = pages_ - 1; shuffled && i > 0; --i) std::swap(pages[i], pages[random(i + 1)]);
   unreserved_ = n_free_ = pages_;
   free_ = std::move(pages);
 }

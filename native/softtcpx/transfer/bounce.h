@@ -55,6 +55,11 @@ class BouncePool {
     return shared_ != nullptr || pages_for(bytes, settings_) <= pages_;
   }
   uint8_t* page_bytes(uint32_t src_off) const { return bounce_ + src_off; }
+  // Where the GPU has them in its own memory; 0: it reads them here.
+  CudaAddress mirror() const { return on_gpu_ == nullptr ? range_->mirror() : 0; }
+  uint64_t published(uint64_t sequence) const {
+    return published_->queue.cnt[sequence % kNetUnpackSlots];
+  }
 
   // The owner's part, for the receive with this number.
   // Sets as many pages aside as the receive may need; false while there are too few. In order: so

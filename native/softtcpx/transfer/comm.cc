@@ -134,7 +134,8 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   if (worker_ == nullptr && pending) drive();
   // The failure first: what was completed before it still counts.
   const int failure = this->failure();
-  const bool completed = landed || ring_.completed.load(std::memory_order_acquire) > head;
+  const bool arrived = landed || ring_.completed.load(std::memory_order_acquire) > head;
+  const bool completed = arrived && is_in_reach(head);
   if (completed && report_sizes_ && sizes != nullptr) *sizes = static_cast<int>(request.total);
   if (__builtin_expect(trap_ != nullptr, false)) {
     const TrapState::Answer answer = trap_->on_test(head, completed);

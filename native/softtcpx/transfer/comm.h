@@ -89,6 +89,8 @@ class Comm : public Object {
   // After the steps, of which one `moved` bytes or none did: what does a lost peer or socket mean
   // for the requests that are still pending?
   virtual void judge_losses(bool moved) = 0;
+  // Whether what is complete may be told.
+  virtual bool is_in_reach(uint64_t) { return true; }
   // Of a trap: the caller is about to be told that this message is done.
   virtual void before_done(uint64_t) {}
   virtual uint64_t oldest_unfreed() const = 0;

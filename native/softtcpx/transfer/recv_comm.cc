@@ -24,6 +24,9 @@ constexpr std::chrono::seconds kLastBytes{1};
 // answer: once more for the next receive, once while the answer is posted.
 constexpr int kVisitsForAnAnswer = 2;
 
+// Looks at a copy that does not land, before the driver is asked whether it has failed.
+constexpr uint32_t kLooksAQuestion = 1 << 14;
+
 // The window is about half the buffer, and a sender cuts segments of up to half the window. With
 // less room than a segment it waits for a timer, 200 ms and more each time: nothing tells it of a
 // little more. Bytes are held only if all that can be held leaves room for a segment.
@@ -52,6 +55,7 @@ RecvComm::RecvComm(Device& device, Sockets sockets)
 void RecvComm::open_bounce() {
   if (in_place_ != nullptr) return;
   bounce_.open(gpu_);
+  if (bounce_.pool().mirror() != 0) copier_ = std::make_unique<PageCopier>(gpu_);
   if (gpu_)
     SOFTTCPX_INFO("a receiving connection to GPU %d: %u bounce pages, %zu bytes page-locked",
                   gpu_.ordinal, bounce_.pool().pages(), bounce_.pool().bytes());
@@ -268,6 +272,49 @@ void RecvComm::complete(Request& request, uint64_t sequence) {
 
 void RecvComm::before_done(uint64_t sequence) {
   if (ring_.slot(sequence).scattered()) bounce_.before_done(sequence);
+}
+
+bool RecvComm::is_in_reach(uint64_t sequence) {
+  if (copier_ == nullptr) return true;
+  const uint64_t completed = ring_.completed.load(std::memory_order_acquire);
+  if (copied_ != completed) {
+    const CurrentContext current(gpu_);
+    for (; copied_ != completed; ++copied_) copy_pages(copied_);
+  }
+  const Request& request = ring_.slot(sequence);
+  if (!request.scattered()) return true;
+  if (copier_->code() == 0 && copier_->landed(request.number)) return true;
+  if (++looks_ % kLooksAQuestion == 0) {
+    const CurrentContext current(gpu_);
+    copier_->ask();
+  }
+  if (copier_->code() != 0)  // numbers behind it are told all the same
+    note_failure(kNetUnhandledCudaError,
+                 CudaError(*gpu_.driver, copier_->failed_call(), copier_->code()).what(), 0);
+  return false;
+}
+
+void RecvComm::copy_pages(uint64_t sequence) {
+  Request& request = ring_.slot(sequence);
+  if (!request.scattered()) return;
+  const BouncePool& pool = bounce_.pool();
+  const NetUnpackFragment* const all = pool.descriptors(sequence);
+  PageCopier::Run runs[PageCopier::kMostRuns];
+  uint32_t count = 0, end = 0;  // of the last run
+  for (uint64_t i = 0; i < pool.published(sequence); ++i) {
+    if (count > 0 && all[i].src_off == end) {
+      runs[count - 1].bytes += all[i].len;
+    } else {
+      if (count == PageCopier::kMostRuns) {
+        copier_->copy(runs, count);
+        count = 0;
+      }
+      runs[count++] = {pool.mirror() + all[i].src_off, pool.page_bytes(all[i].src_off), all[i].len};
+    }
+    end = all[i].src_off + all[i].len;
+  }
+  if (count > 0) copier_->copy(runs, count);
+  request.number = copier_->tell();
 }
 
 // Of a trap: whether the reader has pages, now that others may have given some back.

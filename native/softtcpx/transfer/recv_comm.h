@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "softtcpx/gpu/page_copier.h"
 #include "softtcpx/transfer/bounce_receives.h"
 #include "softtcpx/transfer/comm.h"
 #include "softtcpx/transfer/in_place.h"
@@ -75,6 +76,8 @@ class RecvComm final : public Comm {
   void complete(Request& request, uint64_t sequence);
   void spring_traps(Request& request, uint64_t sequence);
   void before_done(uint64_t sequence) override;
+  bool is_in_reach(uint64_t sequence) override;
+  void copy_pages(uint64_t sequence);
   bool fed(SocketReader& reader);
   Step lost(int socket, int error_number, bool moved);
 
@@ -85,6 +88,10 @@ class RecvComm final : public Comm {
 
   std::unique_ptr<InPlace> in_place_;
   BounceReceives bounce_;
+  // Where the GPU has pages of its own, the caller's: none otherwise.
+  std::unique_ptr<PageCopier> copier_;
+  uint64_t copied_ = 0;  // receives whose copies have begun, or that need none
+  uint32_t looks_ = 0;   // at copies that had not landed
   ReceiveNotices notices_;
 };
 

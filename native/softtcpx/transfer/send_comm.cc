@@ -45,8 +45,8 @@ int SendComm::send(void* data, int64_t bytes, const Region* region, void** reque
 
 bool SendComm::serve_gpu_memory(const Gpu& gpu) {
   if (copy_ring_ != nullptr) return true;
-  copy_ring_ =
-      std::make_unique<CopyRing>(device_.copy_queues.of(gpu), copy_bytes_, device_.settings.copies);
+  copy_ring_ = std::make_unique<CopyRing>(device_.copy_queues.of(gpu, device_.settings.stay_us),
+                                          copy_bytes_, device_.settings.copies);
   if (device_.settings.zero_copy != 0 && has_worker()) open_lenders();
   copies_.store(copy_ring_.get(), std::memory_order_release);
   return true;

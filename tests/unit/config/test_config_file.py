@@ -184,7 +184,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "seed": st.integers(0, (1 << 63) - 1).map(str),
         "abi": st.sampled_from(["0", "6", "12"]),
         "memory": st.sampled_from(["host", "auto", "emulated"]),
-        "unpack": st.sampled_from(["kernel", "d2d", "host", "none"]),
+        "unpack": st.sampled_from(["kernel", "launch", "d2d", "host", "none"]),
         "flush": st.sampled_from(["auto", "always", "never"]),
         "registration": st.sampled_from(["auto", "regmr", "dmabuf"]),
         "send_memory": st.sampled_from(["auto", "host"]),

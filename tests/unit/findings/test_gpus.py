@@ -99,6 +99,14 @@ def test_a_time_with_the_cpus_part_in_it_says_so() -> None:
         assert "the CPU's handing over of each copy included" in line
 
 
+def test_a_launch_of_a_kernel_has_no_part_of_the_cpus() -> None:
+    gpu = GpuRow(unpack_gpu_ns=2, unpack_launches=1)
+    for mode in ("kernel", "launch"):
+        header = dataclasses.replace(HEADER, unpack=mode)
+        (line,) = lines(gpu, GpuRow(), header=header)
+        assert "handing over" not in line
+
+
 def test_what_was_read_of_a_gpu_comes_back_from_file_journal_and_json(tmp_path: Path) -> None:
     before = GpuState(sm_mhz=345, memory_mhz=3201, temperature_c=30, power_mw=70000,
                       throttle_reasons=1)  # fmt: skip

@@ -19,6 +19,7 @@ from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.plugin.softtcpx_defaults import (
     chunk_of,
+    stay_variables,
     thread_variables,
     with_channels,
     with_defaults,
@@ -96,6 +97,8 @@ def test_the_users_word_stands() -> None:
     assert worker_variables(14, {})[0][:2] == ("SOFTTCPX_WORKERS", "14")
     assert worker_variables(14, {"NCCL_SOCKET_NTHREADS": "2"}) == []
     assert worker_variables(14, {"SOFTTCPX_WORKERS": "0"}) == []
+    assert stay_variables({})[0][:2] == ("SOFTTCPX_STAY_US", "200")
+    assert stay_variables({"SOFTTCPX_STAY_US": "0"}) == []
 
 
 #: Says how many workers softtcpx has in this process.
