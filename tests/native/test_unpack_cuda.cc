@@ -408,8 +408,8 @@ TEST(a_line_of_an_old_letter_is_none_of_a_new_one) {
     return &memory[(4096 + letter % kLetters * kLetterBytes + number * 16) / 8];
   };
   for (uint64_t letter = 0; letter <= kLetters * kMarks; ++letter) {
-    for (unsigned i = 0; i < 1 + (letter % kLetters == 0 ? kMostCopies - 1 : 0); ++i) {
-      if (letter == kLetters * kMarks && i > 0) break;  // the mark of letter 0, and fewer copies
+    // Many lines once, which no letter of the same place has after that.
+    for (unsigned i = 0; i < (letter == 0 ? kMostCopies : 1); ++i) {
       letters.add(1000 + i, 2000 + i, 7);
     }
     CHECK(letters.has_room(1));

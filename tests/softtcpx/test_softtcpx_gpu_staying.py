@@ -64,6 +64,22 @@ def test_large_copies_go_by_the_engine_and_none_overtakes_another() -> None:
     assert driver.calls(KERNEL) > 0
 
 
+@in_fresh_process(**STAYS)
+def test_the_engine_gets_nothing_while_a_small_copy_before_it_has_not_landed() -> None:
+    net, driver = Net().started(), Driver()
+    pair = GpuPair(net, driver, os.urandom(512 * KIB))
+    requests = [pair.post_receive(0, size) for size in (8, 200 * KIB)]
+    driver.hold(True)
+    assert pair.post_send(0, 8)
+    assert pair.post_send(KIB, 200 * KIB)
+    for _ in range(1000):
+        assert net.test(pair.sends[0]) == (SUCCESS, False)
+    assert (driver.calls(ALONE), driver.calls(TOGETHER), driver.calls(TELL)) == (0, 0, 0)
+    driver.hold(False)
+    pair.finish(*requests)
+    assert pair.queue.unpacked(1, 200 * KIB) == pair.source.content()[KIB:][: 200 * KIB]
+
+
 @in_fresh_process(SOFTTCPX_STAY_US="1000", SOFTTCPX_WORKERS="1")
 def test_whoever_waits_for_the_gpu_gets_through_and_the_next_copy_has_a_kernel_again() -> None:
     net, driver = Net().started(), Driver()
