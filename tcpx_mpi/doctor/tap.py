@@ -29,7 +29,7 @@ _TURN = re.compile(
 )
 _SUMMARY = re.compile(
     rf"{_COMM}: (?P<requests>\d{{1,20}}) requests of (?P<bytes>[^,;]{{1,20}}), .{{0,1200}}"
-    rf"post to done p50 (?P<p50>{_TIME}), p99 (?P<p99>{_TIME}), max (?P<most>{_TIME}), "
+    rf"post to done p50 (?P<p50>{_TIME}), p99 (?P<tail>{_TIME}), max (?P<most>{_TIME}), "
     rf"(?P<share>\d{{1,3}}) % of it within the plugin's calls; between the caller's polls p50 "
     rf"(?P<polls>{_TIME})"
 )
@@ -154,12 +154,12 @@ def _moved(told: Told) -> list[Said]:
             last[str(line.rank), found["handle"], found["side"]] = found, line
     if not last:
         return []
-    slowest, line = max(last.values(), key=lambda each: _seconds(each[0]["p99"]))
+    slowest, line = max(last.values(), key=lambda each: _seconds(each[0]["tail"]))
     requests = sum(int(found["requests"]) for found, _ in last.values())
     what = (
         f"the tap saw {counted(requests, 'request')} on {counted(len(last), 'comm')}; the slowest "
         f"comm, {slowest['side']}s of {line.rank} over {slowest['nic']}: post to done p50 "
-        f"{slowest['p50']}, p99 {slowest['p99']}, max {slowest['most']}, {slowest['share']} % of "
+        f"{slowest['p50']}, p99 {slowest['tail']}, max {slowest['most']}, {slowest['share']} % of "
         f"it within the plugin's calls; between the caller's polls p50 {slowest['polls']}"
     )
     return [Said(what, "", line, len(last), fact=True)]

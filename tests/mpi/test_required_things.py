@@ -40,7 +40,8 @@ def test_of_the_environment():
 def test_a_skip_for_lack_of_a_required_thing_fails(
     required: str | None, code: int, summary: str, tmp_path: Path
 ) -> None:
-    shutil.copy(TESTS / "conftest.py", tmp_path)
+    for shared in ("conftest.py", "variants.py"):
+        shutil.copy(TESTS / shared, tmp_path)
     folder = tmp_path / "mpi"  # a name that pytest-mpi takes for its marker
     folder.mkdir()
     (folder / "test_skips.py").write_text(SKIPS)

@@ -38,13 +38,18 @@ inline tcpx::Gpu& test_gpu(int ordinal = 0) {
   return gpu;
 }
 
-// Which GPU is current on this thread, by the driver that test_gpu() took.
-inline int current_gpu() {
+// A call of the driver that test_gpu() took.
+template <typename Function>
+Function* driver_call(const char* name) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   CHECK(driver != nullptr);
+  return reinterpret_cast<Function*>(dlsym(driver, name));
+}
+
+// Which GPU is current on this thread.
+inline int current_gpu() {
   int ordinal = -1;
-  const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuCtxGetDevice"));
-  CHECK_EQ(ask(&ordinal), 0);
+  CHECK_EQ(driver_call<int(int*)>("cuCtxGetDevice")(&ordinal), 0);
   return ordinal;
 }
 

@@ -392,7 +392,7 @@ TEST(whoever_waits_for_the_gpu_waits_for_the_kernel_that_stays_and_the_next_rece
   for (size_t i = 0; i < 3; ++i) {
     scene.receive(unpacker, i * kPage, 5, {{1, 5, 0}});
     scene.finish(unpacker);
-    CHECK_EQ(fake_call<int()>("cuCtxSynchronize")(), 0);
+    CHECK_EQ(driver_call<int()>("cuCtxSynchronize")(), 0);
   }
   CHECK_EQ(scene.difference(), std::string());
   if (getenv("TCPX_MPI_REAL_GPU") == nullptr) {

@@ -171,7 +171,7 @@ def test_a_step_is_described_in_words() -> None:
 @pytest.mark.parametrize(
     ("step", "column", "value", "complaint"),
     [
-        (0, Column.OP, 5, "unknown operation"),
+        (0, Column.OP, 6, "unknown operation"),
         (0, Column.OP, -1, "unknown operation"),
         (0, Column.PEER, NONE, "peer is missing"),
         (0, Column.LANE, NONE, "lane is missing"),
