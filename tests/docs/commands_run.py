@@ -56,7 +56,8 @@ def shortened(text: str) -> str:
         return f"{text}{sizes} {SHORT}"
     if runs[1] == "ab":
         return text.replace(runs[0], f"{runs[0]}{sizes} {SHORT} --runs 2")
-    return re.sub(r"--runs \d+", "--runs 2", text) + f"{sizes} {SHORT}"
+    text = re.sub(r"--runs \d+", "--runs 2", text)
+    return re.sub(r"(; done)?$", rf"{sizes} {SHORT}\1", text, count=1)  # of a loop: within it
 
 
 @pytest.fixture(scope="module")
