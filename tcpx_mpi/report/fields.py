@@ -242,7 +242,7 @@ _BY_CLOCK = (
 _INTENDED = "from the intended start"
 _PER_S = Unit("1/s", _significant)
 RATE = Field("rate", _PER_S, attrgetter("rate_per_s"), 0, "rate_per_s", _INTENDED,
-             meaning=_OFFERED)
+             meaning=_OFFERED, turn=1)
 OPEN_LOOP = (
     RATE,
     Field("offered", Unit("MB/s", _significant, long="1e6 B/s"),
@@ -251,8 +251,8 @@ OPEN_LOOP = (
     Field("achieved", _PER_S, _of_open_loop(attrgetter("achieved")), 0, "achieved_per_s",
           _INTENDED, meaning=_OFFERED),
     *(Field(f"o_{part}", US, _of_open_loop(attrgetter(f"latency.{part}")), 0, f"open_{part}_us",
-            _INTENDED, meaning=_BY_CLOCK)
-      for part in ("p50", "p99", "p99_9")),
+            _INTENDED, meaning=_BY_CLOCK, turn=turn)
+      for part, turn in (("p50", 1), ("p99", 1), ("p99_9", 2))),
     Field("o_+-", US, _of_open_loop(attrgetter("bound_ns")), 0, "open_bound_us", _INTENDED,
           meaning=_BY_CLOCK))
 FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
