@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,8 +46,9 @@ def test_a_plugin_has_the_verdicts_that_it_has_without_the_tap(
 
 
 def test_each_planted_fault_is_found_through_the_tap_too(tmp_path: Path) -> None:
-    library = refplugin_build.build(tmp_path, TESTS / "conform" / "faulty.cc")
-    names = faults_of(TESTS / "conform" / "faulty.cc")
+    faulty = TESTS / "conform" / "faulty"
+    library = refplugin_build.build(tmp_path, faulty / "faulty.cc")
+    names = faults_of(faulty)
     assert names
     plain, tapped = (
         tried(path, names, TCPX_TAP_PLUGIN=str(library)) for path in (library, bundled("tap", 11))
@@ -67,7 +69,7 @@ def require_the_same(plugin: str, abi: int, memory: str, folder: Path) -> None:
     inner = str(bundled("softtcpx"))
     environ = {
         "NCCL_SOCKET_IFNAME": "=lo", "TCPX_TAP_PLUGIN": str(library), "HARSH_INNER": inner,
-        "ODD_REAL": inner, "PLANT_REAL": str(bundled("softtcpx", abi)),
+        "ODD_REAL": inner, "PLANT_REAL": inner,
         "TCPX_TAP_DIR": str(folder / "taps"),
     }  # fmt: skip
     which = ("--quick", "--abi", str(abi), "--memory", memory)
@@ -85,11 +87,10 @@ def without_numbers(reasons: Any) -> str:
     return "".join(letter for letter in json.dumps(reasons) if not letter.isdigit())
 
 
-def faults_of(source: Path) -> list[str]:
-    """What FAULT may be."""
-    import re
-
-    return sorted(set(re.findall(r'fault\("([a-z0-9-]+)"\)', source.read_text())))
+def faults_of(sources: Path) -> list[str]:
+    """The values of FAULT."""
+    texts = "".join(path.read_text() for path in sorted(sources.iterdir()))
+    return sorted(set(re.findall(r'fault\("([a-z0-9-]+)"\)', texts)))
 
 
 def tried(plugin: Path, names: list[str], **environ: str) -> dict[str, Any]:
