@@ -177,7 +177,10 @@ SUITES = {
     "tap": Suite(
         "`conform` of each plugin of the tests and each planted fault, with and without the tap: "
         "20 minutes",
-        ("-m", "variant or not variant", "tap", "tap/conform_under_tap.py"),
+        (
+            *("-m", "variant or not variant", "-o", "faulthandler_timeout=3000"),
+            *("tap", "tap/conform_under_tap.py"),
+        ),
         environ={"TCPX_MPI_REQUIRE": "compiler"},
         needs=(COMPILER,),
     ),

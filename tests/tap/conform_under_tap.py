@@ -45,6 +45,7 @@ def test_a_plugin_has_the_verdicts_that_it_has_without_the_tap(
     require_the_same(plugin, abi, memory, tmp_path)
 
 
+@pytest.mark.timeout(3000)
 def test_each_planted_fault_is_found_through_the_tap_too(tmp_path: Path) -> None:
     faulty = TESTS / "conform" / "faulty"
     library = refplugin_build.build(tmp_path, faulty / "faulty.cc")
