@@ -24,7 +24,7 @@ from tcpx_mpi.report import (
     report_lines,
     summarise_row,
 )
-from tcpx_mpi.report.fields import FIGURES, STANDARD, pipe_fields, terminal_fields
+from tcpx_mpi.report.fields import FIGURES, POINT, STANDARD, pipe_fields, terminal_fields
 from tcpx_mpi.report.html import tables
 from tcpx_mpi.report.lines import lines_of
 from tcpx_mpi.stragglers.links import Measured
@@ -185,3 +185,9 @@ def test_a_findings_title_stands_in_one_file() -> None:
         }
         assert also == places, title
         assert len(also) == 1, title
+
+
+def test_what_rate_was_asked_for_is_kept_by_a_narrow_terminal() -> None:
+    header = dataclasses.replace(invented_runs.beside_baselines().header, mode="open loop")
+    kept = {field.name for field in terminal_fields(header) if field.turn <= POINT}
+    assert {"rate", "o_p50", "o_p99"} <= kept
