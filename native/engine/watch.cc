@@ -194,7 +194,7 @@ void keep_set_up(State& s, int64_t now) {
   const int64_t age = age_of(s);
   const int64_t lead = s.call && s.awaiting > 0 ? ns(kLeadS) : 0;
   if (age > s.limit_ns + s.later_ns + lead && now > s.woke_ns + kWakingNs) {
-    leave(s, late(s), s.exit_code);
+    leave(s, late(s) + plugin_log::quote_since(s.since_ns), s.exit_code);
   }
   if (now > s.line_ns) {
     s.line_ns += ns(s.pace.every_s);

@@ -49,7 +49,8 @@ const Watched* calling_plugin() {
       if (base != nullptr && plugin.base == base) return &plugin;
     }
   }
-  return nullptr;
+  // One that only passes its calls on may have jumped into the plugin behind it.
+  return plugin_call::current() != nullptr && g_watched.size() == 1 ? g_watched.data() : nullptr;
 }
 
 // Where it was: in a batch, in a call of set-up or of closing, or in a thread of its own.

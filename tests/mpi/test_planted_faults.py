@@ -91,8 +91,9 @@ def test_a_call_that_never_returns_on_any_rank_is_named_with_the_plugins_words(
     result = ended(planted, place, call, "hang")
     phase = CALLS[call][0]
     assert result.code == HANG[phase], result.text
-    assert len(result.errors) == 1, result.text
-    (error,) = result.errors
+    if phase != "set-up":  # in which each rank says what it waits for
+        assert len(result.errors) == 1, result.text
+    error = result.errors[0]
     if phase == "set-up":
         assert "set-up did not end within --setup-timeout" in error, result.text
     else:
