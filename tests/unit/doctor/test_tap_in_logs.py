@@ -110,5 +110,15 @@ def test_a_record_that_is_not_whole_and_faults_on_purpose_are_said() -> None:
     assert "the tap puts faults in on purpose: delay=3000,call=irecv" in text
 
 
+def test_no_line_of_the_tap_is_a_warning_that_nobody_knows() -> None:
+    unknown = "is not known here"
+    assert unknown in text_of(verdict_of("b:1:9 [0] tap:7 NCCL WARN what nobody says"))
+    said = [
+        tap("a", "records are dropped, 41 so far: raise TCPX_TAP_MEMORY"),
+        tap("a", "what a later tap may say"),
+    ]
+    assert unknown not in text_of(verdict_of(*said))
+
+
 def test_a_log_without_the_tap_has_nothing_of_it() -> None:
     assert "tap" not in text_of(verdict_of())
