@@ -174,3 +174,12 @@ def test_an_interrupt_is_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("click.Group.invoke", interrupted)
     assert cli.main(["run", "ring"]) == 130
+
+
+def test_modules_are_read_without_a_collection_every_few_objects() -> None:
+    found = python(
+        "import gc, sys\nfrom tcpx_mpi.__main__ import main\nsys.argv[1:] = ['run', '--help']\n"
+        "before = gc.get_stats()[0]['collections']\nmain()\n"
+        "print(gc.get_stats()[0]['collections'] - before)"
+    )
+    assert int(found.split()[-1]) < 5  # with Python's own threshold 31
