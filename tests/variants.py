@@ -195,7 +195,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "fuzz/test_seeds.py::test_seeds_and_findings_pass[receiver]",
         "unit/patterns/test_programs.py::test_counts_of_zero_and_fewer_elements_than_ranks_are_well[1-*]",
         "unit/patterns/test_programs.py::test_counts_of_zero_and_fewer_elements_than_ranks_are_well[60-*]",
-        "unit/patterns/test_programs.py::test_whatever_is_broken_in_a_schedule_is_found_by_the_proof[reduce_scatter-ring]",
+        "unit/patterns/test_programs.py::test_whatever_is_broken_in_a_schedule_is_found_by_the_proof[all_reduce-ring]",
         "unit/patterns/test_programs.py::test_whatever_is_broken_in_a_schedule_is_found_by_the_proof[reduce_scatter-halving]",
         "unit/patterns/test_programs.py::test_whatever_is_broken_in_a_schedule_is_found_by_the_proof[reduce-tree]",
         "unit/patterns/test_programs.py::test_it_keeps_its_promise_in_worlds_up_to_a_hundred[pairs-*]",
