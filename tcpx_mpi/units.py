@@ -106,6 +106,13 @@ def fit_number(value: float, width: int, unknown: str = ABSENT) -> str:
     return f"{value:.0f}"
 
 
+def figure(value: float, digits: int = 6) -> str:
+    """A number of so many digits, and of all before its point: 2649, not 2.65e+03."""
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:.0f}" if 10**digits - 0.5 <= abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
 def format_time_us(time_ns: float, width: int = 7, unknown: str = ABSENT) -> str:
     """Microseconds of a time in nanoseconds, as in the time column of nccl-tests."""
     return fit_number(time_ns / 1e3, width, unknown)

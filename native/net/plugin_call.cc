@@ -3,8 +3,10 @@
 #include <cxxabi.h>
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -39,14 +41,38 @@ struct Record {
   }
   std::mutex mutex;
   const char* name = nullptr;  // of the call; NULL: none
+  struct Slot* slot = nullptr;
   int64_t since_ns = 0;
   const void* subject = nullptr;
   About::Words words = nullptr;
 };
 
-// Beside the record, for a handler of signals: what a thread has from its start, and no allocation
-// makes.
-[[gnu::tls_model("initial-exec")]] thread_local const char* t_call = nullptr;
+// Beside the records, for a handler of signals: nothing is allocated or locked to look. No variable
+// of a thread, which a handler could read only if it were in static TLS: a library that has one
+// wants room there for all its own, and a program with little left cannot load it.
+struct Slot {
+  std::atomic<pid_t> thread{0};  // 0: free
+  std::atomic<const char*> name{nullptr};
+};
+Slot g_slots[256];
+
+// NULL if all are taken: of that call no handler knows.
+Slot* take_slot(const char* name) {
+  const pid_t self = gettid();
+  for (Slot& slot : g_slots) {
+    pid_t free = 0;
+    if (!slot.thread.compare_exchange_strong(free, self)) continue;
+    slot.name.store(name);
+    return &slot;
+  }
+  return nullptr;
+}
+
+void leave_slot(Slot* slot) {
+  if (slot == nullptr) return;
+  slot->name.store(nullptr);
+  slot->thread.store(0);
+}
 
 Record& own() {
   thread_local Record record;
@@ -85,17 +111,25 @@ Mark::Mark(const char* name) {
   const std::lock_guard<std::mutex> lock(record.mutex);
   record.name = name;
   record.since_ns = now;
-  t_call = name;
+  leave_slot(record.slot);
+  record.slot = take_slot(name);
 }
 
 Mark::~Mark() {
   Record& record = own();
   const std::lock_guard<std::mutex> lock(record.mutex);
   record.name = nullptr;
-  t_call = nullptr;
+  leave_slot(record.slot);
+  record.slot = nullptr;
 }
 
-const char* current() { return t_call; }
+const char* current() {
+  const pid_t self = gettid();
+  for (const Slot& slot : g_slots) {
+    if (slot.thread.load() == self) return slot.name.load();
+  }
+  return nullptr;
+}
 
 std::optional<UnderWay> oldest() {
   std::optional<UnderWay> found;

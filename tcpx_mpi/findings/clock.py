@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.records.clock import ClockFit
 from tcpx_mpi.records.header import SYNCHRONISED
 from tcpx_mpi.stats import RowSummary
-from tcpx_mpi.units import counted, format_size
+from tcpx_mpi.units import counted, figure, format_size
 
 #: So many rows are named in which something broke.
 _MOST_ROWS = 4

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import Row, RunHeader, rank_name
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stragglers.entries import behind_first_ns, chosen
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import figure, format_size
 
 #: A rank that begins later by less of an iteration keeps nobody waiting.
 _SHARE = 0.1

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-
-def figure(value: float, digits: int = 6) -> str:
-    """A number of so many digits."""
-    return f"{value:.{digits}g}" if math.isfinite(value) else "n/a"
-
 
 def percent(part: int, whole: int) -> str:
     """A percentage that says 100 only of the whole."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import RunHeader, rank_name, throttled
 from tcpx_mpi.stats import RowSummary
-from tcpx_mpi.units import counted, format_size
+from tcpx_mpi.units import counted, figure, format_size
 
 #: Clocks of GPUs in one run that differ by more are worth a word: the figures may, too.
 _EVEN_CLOCKS = 1.1
@@ -44,7 +44,8 @@ def _unpacks(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Fin
         total = sum(gpu.unpack_bytes for gpu in known)
         launches = sum(gpu.unpack_launches for gpu in known)
         text = (
-            f"{total / time_ns:.3g} GB/s while it ran, {time_ns / launches / 1e3:.3g} us a launch, "
+            f"{total / time_ns:.3g} GB/s while it ran, "
+            f"{figure(time_ns / launches / 1e3, 3)} us a launch, "
             f"{counted(launches, 'launch')} (by events, in a batch of its own{copies})"
         )
         where = format_size(summary.size_bytes)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.stats import RowSummary
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import figure, format_size
 
 
 def pace(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tcpx_mpi.findings.figures import figure, percent
+from tcpx_mpi.findings.figures import percent
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import Row, Run, RunHeader, rank_name
 from tcpx_mpi.stats import RowSummary, slowest_rank
-from tcpx_mpi.units import counted, format_size
+from tcpx_mpi.units import counted, figure, format_size
 
 #: More of a row's time than this is the tool's own, and the row measures the tool.
 _OWN_SHARE = 0.1

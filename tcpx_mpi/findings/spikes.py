@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.stragglers import ways_of
 from tcpx_mpi.records import IN_PLACE, GpuRow, Row, RunHeader, SideKey, throttled
 from tcpx_mpi.stats import LongIteration, RowSummary, Spikes, find_spikes
-from tcpx_mpi.units import counted, format_size
+from tcpx_mpi.units import counted, figure, format_size
 
 #: So many rows, and iterations of a row, are named; of more, how many there are.
 _MOST_ROWS = 4

@@ -28,7 +28,7 @@ from tcpx_mpi.stragglers.links import (
 )
 from tcpx_mpi.stragglers.outlier import QUARTERS, TIMES_NOISE
 from tcpx_mpi.stragglers.retest import judged, retests
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import figure, format_size
 
 #: A wider matrix is for notebooks (analysis/).
 _WIDEST = 16
@@ -298,8 +298,8 @@ def _noise(noise: float) -> str:
 def _limit(size: int, sensitivity: Sensitivity) -> str:
     where = (" within a node", " between nodes")[sensitivity.apart]
     factors = dict.fromkeys(f"{each:.3g}" for each in (sensitivity.least, sensitivity.most))
-    good = f"the {sensitivity.good_ns / 1e3:.4g} us of the good ones{where} at {format_size(size)}"
-    return f"{' to '.join(factors)} x {good}"
+    good = f"the {figure(sensitivity.good_ns / 1e3, 4)} us of the good ones{where}"
+    return f"{' to '.join(factors)} x {good} at {format_size(size)}"
 
 
 def _titled(
@@ -323,25 +323,25 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     """The sentence on a straggler: its role, its factor, and the figures that say so."""
     names = [rank_name(header, rank) for rank in suspect.ranks]
     one_direction = _has_ways(header)
-    figure = (
-        f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
+    measured = (
+        f"{suspect.factor:.3g} x the {figure(suspect.good_ns / 1e3, 4)} us of the good ones at "
         f"{format_size(size)}, in {suspect.links} of {suspect.of_links} links "
         f"(noise {_noise(suspect.noise)})"
     )
     roles = " and ".join(suspect.roles)
     if suspect.kind == "rank":
-        return f"{names[0]}, {roles}: {figure}"
+        return f"{names[0]}, {roles}: {measured}"
     if suspect.kind == "NIC":
         info = next(info for info in header.ranks if info.rank == suspect.ranks[0])
         nic = f"NIC {info.nic} of {info.host} ({_ranks(suspect.ranks)})"
-        return f"{nic}, {roles}: {figure}, not within the node"
+        return f"{nic}, {roles}: {measured}, not within the node"
     if suspect.kind == "rail":
         both = "from one to another" if one_direction else "between each other"
-        return f"{_rail(header, suspect.ranks)}, {roles or both}: {figure}"
+        return f"{_rail(header, suspect.ranks)}, {roles or both}: {measured}"
     if suspect.kind == "link":
         link = f"from {names[0]} to" if one_direction else f"between {names[0]} and"
-        return f"the link {link} {names[1]}: {figure}, both are fast with others"
-    return f"{names[0]} or {names[1]}, or their link: {figure}; `run pairs --all` tells which"
+        return f"the link {link} {names[1]}: {measured}, both are fast with others"
+    return f"{names[0]} or {names[1]}, or their link: {measured}; `run pairs --all` tells which"
 
 
 def _rail(header: RunHeader, ranks: Sequence[int]) -> str:

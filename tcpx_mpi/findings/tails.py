@@ -19,7 +19,7 @@ from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stats.distribution import Distribution, describe
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import figure, format_size
 
 #: More senders than these are left to the file: the latest of them are shown.
 _MOST_SENDERS = 16
@@ -123,14 +123,11 @@ def jain(values: Sequence[float]) -> float:
 def _of_sender(row: Row, sender: int, by_sender: dict[int, Distribution]) -> str:
     resent = int(row.tcp_retransmits[sender])
     return (
-        f" ({goodput(row, sender, by_sender):.3g} GB/s, "
+        f" ({figure(goodput(row, sender, by_sender), 3)} GB/s, "
         f"{'unknown' if resent < 0 else resent} retransmits)"
     )
 
 
 def _figures(of: Distribution) -> str:
     named = (("p50", of.p50), ("p99", of.p99), ("p99.9", of.p99_9))
-    return (
-        " ".join(f"{name} {'n/a' if math.isnan(ns) else f'{ns / 1e3:.4g}'}" for name, ns in named)
-        + " us"
-    )
+    return " ".join(f"{name} {figure(ns / 1e3, 4)}" for name, ns in named) + " us"

@@ -10,13 +10,12 @@ from typing import Any
 
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings.baselines import wrong_of_baselines
-from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity, worst_first
 from tcpx_mpi.findings.rows import ended_early, is_unchecked, wrong_bytes
 from tcpx_mpi.records import IMPORTED_BOUNDS, Run, RunHeader, SideKey
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.stats.ratios import Ratio, strongest
-from tcpx_mpi.units import ABSENT, counted, format_size
+from tcpx_mpi.units import ABSENT, counted, figure, format_size
 
 #: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
 _MIN_BW_TOLERANCE = 0.9

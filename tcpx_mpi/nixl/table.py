@@ -5,7 +5,7 @@ from __future__ import annotations
 from tcpx_mpi.errors import ExitCode, LostRank, TcpxError
 from tcpx_mpi.exchange.prometheus import metrics_of, write_prom
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.report import Screen, begin_lines, end_lines, line_of, summarise_row
+from tcpx_mpi.report import Screen, begin_lines, end_lines, line_of, show_lines, summarise_row
 from tcpx_mpi.stats import RowSummary
 
 
@@ -17,12 +17,12 @@ class Table:
         self._summaries: list[RowSummary] = []
 
     def begin(self, run: Run) -> None:
-        print("\n".join(begin_lines(run.header, None, run.path, self._screen)), flush=True)
+        show_lines(begin_lines(run.header, None, run.path, self._screen), self._screen)
 
     def row_done(self, run: Run, row: Row) -> None:
         summary = summarise_row(run.header, row)
         self._summaries.append(summary)
-        print(line_of(run.header, summary, self._screen), flush=True)
+        show_lines([line_of(run.header, summary, self._screen)], self._screen)
 
     def lost(self, name: str, why: str) -> None:
         """A baseline that could not go on, or did not end in order."""
@@ -42,5 +42,5 @@ class Table:
             code = error.exit_code if error is not None else ExitCode.OK
             metrics = metrics_of(run, code, summaries=self._summaries)
             files.append(write_prom(self._prom_path, metrics))
-        print("\n".join(end_lines(run, self._summaries, self._screen, files=files)), flush=True)
+        show_lines(end_lines(run, self._summaries, self._screen, files=files), self._screen)
         return error

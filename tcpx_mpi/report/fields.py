@@ -17,7 +17,7 @@ from tcpx_mpi.patterns import PROGRAMS, find, find_program
 from tcpx_mpi.records import IN_PLACE, BaselineInfo, RunHeader, SideKey
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stats.ratios import Ratio, strongest
-from tcpx_mpi.units import ABSENT, fit_number, format_gb_per_s, format_time_us, gbits_per_s
+from tcpx_mpi.units import ABSENT, figure, fit_number, format_gb_per_s, format_time_us, gbits_per_s
 
 #: What a field holds for programs. MAYBE_INT is the one kind of integer that may be None.
 INT, MAYBE_INT, FLOAT, BOOL, TEXT = "int64", "Int64", "float64", "bool", "text"
@@ -101,8 +101,8 @@ def _plain(figure: Any, _width: int, _unknown: str) -> str:
     return str(figure)
 
 
-def _significant(figure: float, _width: int, unknown: str) -> str:
-    return f"{figure:.4g}" if math.isfinite(figure) else unknown
+def _significant(value: float, _width: int, unknown: str) -> str:
+    return figure(value, 4) if math.isfinite(value) else unknown
 
 
 def _ratio_text(figure: float | str, _width: int, unknown: str) -> str:

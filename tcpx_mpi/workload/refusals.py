@@ -14,7 +14,7 @@ from tcpx_mpi.patterns.moe_shape import MOST_TOKENS, shape_of
 from tcpx_mpi.patterns.program import ALIGNMENT, Program
 from tcpx_mpi.patterns.recording import Recording
 from tcpx_mpi.schedule.pattern import fewer_than_two
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import figure, format_size
 
 
 def require_options(settings: Settings, program: Program) -> None:
@@ -85,8 +85,8 @@ def require_line_rate(settings: Settings, bytes_of_largest: int, mbps: int, nic:
     if wanted > mbps:
         size = format_size(max(settings.sizes))
         raise UsageError(
-            f"--rate ({most:g}) is {wanted:.4g} Mbit/s at {size}, more than the {mbps} of "
-            f"{nic}: use {mbps / wanted * most:.4g} or less, or smaller sizes"
+            f"--rate ({most:g}) is {figure(wanted, 4)} Mbit/s at {size}, more than the {mbps} of "
+            f"{nic}: use {figure(mbps / wanted * most, 4)} or less, or smaller sizes"
         )
 
 

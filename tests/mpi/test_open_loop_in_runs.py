@@ -56,7 +56,7 @@ def test_a_rate_that_a_slow_plugin_cannot_keep_is_refused_a_latency(place: Path)
     assert result.code == 0, result.text
     (said,) = [line for line in result.out.splitlines() if line.startswith("# Rate ")]
     assert "the ranks do not keep up with --rate" in said
-    assert "of 2e+04 a second): use a lower rate" in said
+    assert "of 20000 a second): use a lower rate" in said
     assert "of 10 a second" not in said
     told = run(tcpx_mpi("export", "o.h5", "--csv", "--table", "rows", "--output", "-"), place)
     slow, fast = csv.DictReader(io.StringIO(told.out))

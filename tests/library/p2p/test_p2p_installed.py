@@ -70,6 +70,13 @@ def test_config_says_what_pkg_config_says_and_links_the_archive(tmp_path: Path) 
     assert ran(program, LD_LIBRARY_PATH=bundled_dir()) == ALL_RIGHT
 
 
+def test_no_library_wants_room_in_static_tls() -> None:
+    """NIXL's and PyTorch's programs have little left, and then could not load it."""
+    libraries = [*Path(bundled_dir()).glob("*.so"), *Path(bundled_dir()).glob("nixl_plugins/*.so")]
+    assert len(libraries) > 15
+    assert not [each for each in libraries if "STATIC_TLS" in reads("readelf", "-d", str(each))]
+
+
 def test_cmake_finds_both_kinds_of_the_library(tmp_path: Path) -> None:
     cmake = required_tools()
     (tmp_path / "CMakeLists.txt").write_text(f"""

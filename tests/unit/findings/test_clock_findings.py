@@ -47,7 +47,7 @@ def test_one_clock_is_not_worth_a_word() -> None:
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        ({"moved_ns": 1_500_000}, "was stepped or slewed by 1.5e+03 us beyond its drift"),
+        ({"moved_ns": 1_500_000}, "was stepped or slewed by 1500 us beyond its drift"),
         ({"suspended_ns": 3_000_000_000}, "stood still for 3 s, its machine was suspended"),
         (
             {"contradicted_ns": 70_000},

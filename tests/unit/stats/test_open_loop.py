@@ -69,7 +69,7 @@ def test_the_latency_is_that_from_the_intended_start(pattern: str) -> None:
     assert titles[2].split()[-7:] == names
     line = line_of(header(pattern), summary, None).split()[-7:]
     bound = "0.00" if pattern == "pingpong" else "20.00"
-    assert line == ["1e+04", "10.24", "1e+04", "40.00", "40.00", "n/a", bound]
+    assert line == ["10000", "10.24", "10000", "40.00", "40.00", "n/a", bound]
 
 
 def test_what_one_iteration_held_up_is_in_the_latency_of_those_behind_it() -> None:
@@ -97,7 +97,7 @@ def test_a_loop_that_falls_behind_has_no_latency_and_says_why() -> None:
     (text,) = about("Rate", judged([behind], header("pair")))
     assert text == (
         "the ranks do not keep up with --rate, and what waits would be as long as the row, so "
-        f"there is no latency at 1 KiB ({found.achieved:.4g} of 1e+04 a second): use a lower "
+        f"there is no latency at 1 KiB ({found.achieved:.0f} of 10000 a second): use a lower "
         "rate, or smaller sizes"
     )
     assert about("Rate", judged([row(40_000)], header("pair"))) == []

@@ -86,8 +86,8 @@ def test_more_than_a_nic_can_carry_is_refused_with_the_figures() -> None:
     with pytest.raises(UsageError) as refused:
         require_line_rate(settings, 65_536, 10_000, "eth1")
     assert str(refused.value) == (
-        "--rate (20000) is 1.049e+04 Mbit/s at 64 KiB, more than the 10000 of eth1: use "
-        "1.907e+04 or less, or smaller sizes"
+        "--rate (20000) is 10486 Mbit/s at 64 KiB, more than the 10000 of eth1: use "
+        "19073 or less, or smaller sizes"
     )
 
 
