@@ -6,6 +6,7 @@ Of CUDA 11.8, so that older drivers take what it writes.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ NATIVE = Path(__file__).resolve().parents[1]
 #: As read_kernel(STAYING_SOURCE ...) of CMakeLists.txt.
 PARTS = ("cuda/device.h", "cuda/host_device.h", "cuda/moves.h", "staying/letter.h",
          "staying/staying.cu")  # fmt: skip
-FILE = """// Made by make_ptx.py of staying.cu.
+MADE = NATIVE / "staying" / "staying_ptx.cc"
+FILE = """// Made by make_ptx.py of staying.cu and what it includes.
+// Source: %s
 #include "staying/staying_ptx.h"
 
 namespace tcpx {
@@ -32,6 +35,11 @@ def source() -> str:
     return re.sub(r'(^|\n)(#include "|#pragma once)[^\n]*', r"\1", text)
 
 
+def digest() -> str:
+    """Of all that settles what the compiler writes: staying_ptx.cc says of which it was made."""
+    return hashlib.sha256(b"\n".join((*OPTIONS, source().encode()))).hexdigest()
+
+
 def main(library: str) -> int:
     nvrtc = ctypes.CDLL(library)
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -47,7 +55,7 @@ def main(library: str) -> int:
     ptx = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetPTX(program, ptx)
     text = re.sub(r"(?m)^(\.global \.align .*|//.*|)\n", "", ptx.value.decode())
-    (NATIVE / "staying/staying_ptx.cc").write_text(FILE % text)
+    MADE.write_text(FILE % (digest(), text))
     return 0
 
 

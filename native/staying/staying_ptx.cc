@@ -1,4 +1,5 @@
-// Made by make_ptx.py of staying.cu.
+// Made by make_ptx.py of staying.cu and what it includes.
+// Source: ac5ad77cffc9f88bf7ee17d42c9ea181a3abd191743cef777dc584612ed1cdcc
 #include "staying/staying_ptx.h"
 
 namespace tcpx {
