@@ -17,7 +17,7 @@ from tcpx_mpi.run.plan import element_aligned
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
-from tcpx_mpi.schedule.table import Column, Op, step_bytes
+from tcpx_mpi.schedule.table import Column, Op, ScheduleError, step_bytes
 from tcpx_mpi.workload import workload_of
 
 #: Iterations that differ are simulated one by one; the mean of more is hardly another.
@@ -78,7 +78,15 @@ class Simulation:
         # Of rounds the first: all have as many ranks that send, each to one other.
         s, pattern = self.settings, self._workload.runs(facts)[0]
         engine = EngineModel(facts.chunk_bytes, s.channels, s.window_send, s.window_recv)
-        found = self._predicted(pattern, facts, engine)
+        try:
+            found = self._predicted(pattern, facts, engine)
+        except ScheduleError as error:
+            if s.replay_path is None:
+                raise
+            raise UsageError(
+                f"--replay ({s.replay_path}) cannot be sent again, its records contradict each "
+                f"other: {error}"
+            ) from error
         copies = facts.agg * pattern.time_divisor
         time_ns = found.by_average(s.average) / copies
         counted = facts.size_bytes * pattern.algbw_factor(self.world)

@@ -79,6 +79,7 @@ def readers(seeds: Path) -> Mapping[str, Reader]:
         "hostfile": Reader(_texts(_HOSTFILES, _hostfile)),
         "plugin trace": Reader(_trace()),
         "tap": Reader(_tap()),
+        "replay": Reader(_replay(seeds), quick=60),
     }
 
 
@@ -304,6 +305,25 @@ def _tap() -> Make:
     def make(place: Path, random_: random.Random) -> list[str]:
         (place / "t.tap").write_bytes(mutants.bytes_of(seed, random_))
         return ["tap", str(place / "t.tap"), *random_.choice(([], ["--json"]))]
+
+    return make
+
+
+def _replay(seeds: Path) -> Make:
+    """The record of a job of 2 ranks, one of whose files is a mutant."""
+    sent = [invented_tap.Message(n, n + 50, n, n + 60, 4096) for n in range(0, 900, 300)]
+    job = {(0, 1, 0): sent, (1, 0, 0): sent}
+    folder = invented_tap.write_job(seeds / "job", job, 2)
+    whole = {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    def make(place: Path, random_: random.Random) -> list[str]:
+        (place / "job").mkdir(exist_ok=True)
+        for name, seed in whole.items():
+            (place / "job" / name).write_bytes(seed)
+        name = random_.choice(sorted(whole))
+        (place / "job" / name).write_bytes(mutants.bytes_of(whole[name], random_))
+        costs = ["--latency", "20", "--bandwidth", "10"]
+        return ["simulate", "--replay", str(place / "job"), "--ranks", "2", *costs]
 
     return make
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import invented_runs
 import pytest
+from invented_tap import Message, write_job
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli import main
@@ -98,6 +99,18 @@ def test_every_pattern_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
         rows = table(capsys, name, "--ranks", "4", *NETWORK, "--sizes", "4K,64K")
         assert [len(row) for row in rows] == [17, 17], name
         assert all(float(row[5]) > 0 for row in rows), name
+
+
+def test_a_recording_takes_its_pauses_and_its_messages(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """1 MB, which takes 100 us and 20 us of latency; the answer, 40 ms after it came."""
+    there = Message(0, 400_000, 0, 400_000, 1_000_000)
+    answer = Message(40_400_000, 40_500_000, 0, 40_500_000)
+    folder = write_job(tmp_path / "taps", {(0, 1, 0): [there], (1, 0, 0): [answer]}, 2)
+    for gaps, least_us in (("keep", 40_000), ("0", 120)):
+        (row,) = table(capsys, "--replay", str(folder), "--gaps", gaps, "--ranks", "2", *NETWORK)
+        assert least_us < float(row[5]) < least_us + 300, row
 
 
 def test_what_has_no_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
