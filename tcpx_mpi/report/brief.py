@@ -58,7 +58,8 @@ def _what(header: RunHeader) -> str:
 
 
 def _plugin(header: RunHeader) -> str:
-    name = f"{header.plugin_name} (ABI v{header.plugin_abi})"
+    abi = f" (ABI v{header.plugin_abi})" if header.plugin_abi >= 0 else ""  # of NIXL nobody tells
+    name = f"{header.plugin_name}{abi}"
     found = header.facts.get("plugin_found", "")
     return f"{name}, {found}" if found else f"{name}, {header.plugin_path}"
 
