@@ -258,7 +258,7 @@ def test_a_slow_target_on_another_node_is_named_over_softtcpx(
 ) -> None:
     """Ranks 2 and 3 are asked on the second node, each by a device of the plugin."""
     command = Launcher(nodes).command(
-        "nixl", "--initiators", "0-1", "--targets", "2-3", "--size", "64K", "-n", "20", "-w", "1",
+        "nixl", "--initiators", "0-1", "--targets", "2-3", "--size", "64K", "-n", "12", "-w", "1",
         "--device", "0,1", PYTHONPATH=with_nixl(VERSIONS[-1])["PYTHONPATH"],
         NCCL_SOCKET_IFNAME="eth1,eth2", TCPX_NIXL_INTERFACE="eth0",
     )  # fmt: skip
