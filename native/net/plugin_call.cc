@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,18 +48,20 @@ struct Record {
   About::Words words = nullptr;
 };
 
-// Beside the records, for a handler of signals: nothing is allocated or locked to look. No variable
-// of a thread, which a handler could read only if it were in static TLS: a library that has one
-// wants room there for all its own, and a program with little left cannot load it.
+// Beside the records, for a handler of signals, which may neither allocate nor lock. A handler can
+// read a thread's variable only if it is in static TLS; then all of this library's are, and a
+// program with little room there (NIXL's) cannot load it.
 struct Slot {
   std::atomic<pid_t> thread{0};  // 0: free
   std::atomic<const char*> name{nullptr};
 };
 Slot g_slots[256];
 
+pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }  // glibc 2.28 has no gettid
+
 // NULL if all are taken: of that call no handler knows.
 Slot* take_slot(const char* name) {
-  const pid_t self = gettid();
+  const pid_t self = this_thread();
   for (Slot& slot : g_slots) {
     pid_t free = 0;
     if (!slot.thread.compare_exchange_strong(free, self)) continue;
@@ -124,7 +127,7 @@ Mark::~Mark() {
 }
 
 const char* current() {
-  const pid_t self = gettid();
+  const pid_t self = this_thread();
   for (const Slot& slot : g_slots) {
     if (slot.thread.load() == self) return slot.name.load();
   }

@@ -77,7 +77,8 @@ class _Command(click.Command):
 )  # fmt: skip
 @click.option(
     "--against", default="none", show_default=True, metavar="none|ucx|libfabric[,...]",
-    help="Run the wheel's backends in turns, with UCX_TLS=tcp and FI_PROVIDER=tcp unless set.",
+    help="Run the wheel's backends in turns, with UCX_TLS=tcp (and cuda_copy beside a GPU) and "
+    "FI_PROVIDER=tcp unless set.",
 )  # fmt: skip
 @click.option("--plugin", default="", metavar="PATH", help="NCCL network plugin.  [softtcpx]")
 @click.option(

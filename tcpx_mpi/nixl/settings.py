@@ -24,7 +24,7 @@ class Beside:
         return {name: os.environ.get(name, value) for name, value in self.environ.items()}
 
 
-#: Of a machine with a GPU, NIXL refuses UCX without copies of its memory, for host memory too.
+#: On a machine with a GPU, NIXL refuses a UCX that cannot copy the GPU's memory, for DRAM too.
 _UCX_TLS = "tcp,cuda_copy" if os.path.exists("/dev/nvidiactl") else "tcp"
 BESIDE = {
     "ucx": Beside("UCX", {"UCX_TLS": _UCX_TLS, "UCX_WARN_UNUSED_ENV_VARS": "n"}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import refplugin_build
 import verdicts
 from conform_command import conform
 from tap_files import bundled
@@ -25,3 +26,14 @@ def test_the_verdicts_are_those_without_the_tap(memory: str, abi: int, tmp_path:
     assert (found.code, found.err) == (0, ""), found.out
     (version,) = found.document["versions"]
     assert version["clauses"] == verdicts.expected(memory, abi, quick=True)
+
+
+def test_a_plugin_that_crashes_behind_the_tap_is_named_with_the_call(tmp_path: Path) -> None:
+    """The tap jumps into closeRecv, so it is not on the stack."""
+    faulty = Path(__file__).parents[1] / "conform" / "faulty" / "faulty.cc"
+    found = conform(
+        tmp_path, str(bundled("tap", 11)), "--abi", "11", "--only", "connect",
+        NCCL_SOCKET_IFNAME="=lo", TCPX_TAP_PLUGIN=str(refplugin_build.build(tmp_path, faulty)),
+        FAULT="close-crashes",
+    )  # fmt: skip
+    assert "the plugin has crashed by SIGSEGV in closeRecv" in found.out, found.out

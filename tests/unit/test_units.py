@@ -15,6 +15,7 @@ from tcpx_mpi.units import (
     MAX_BYTES,
     MIB,
     counted,
+    figure,
     format_gb_per_s,
     format_size,
     format_size_option,
@@ -155,3 +156,12 @@ def test_one_thing_is_in_the_singular() -> None:
     numbers = (counted(0, "rank"), counted(1, "rank"), counted(2000, "rank"))
     assert numbers == ("0 ranks", "1 rank", "2000 ranks")
     assert (counted(1, "launch"), counted(2, "launch")) == ("1 launch", "2 launches")
+
+
+@pytest.mark.parametrize(("value", "digits", "text"), [
+    (2649.4, 3, "2649"), (999.6, 3, "1000"), (999.4, 3, "999"), (12.345, 3, "12.3"),
+    (10_485.76, 4, "10486"), (-2649.4, 3, "-2649"), (1e-5, 3, "1e-05"), (2e7, 6, "20000000"),
+    (float("nan"), 3, "n/a"), (float("inf"), 3, "n/a"),
+])  # fmt: skip
+def test_a_figure_has_all_digits_before_its_point(value: float, digits: int, text: str) -> None:
+    assert figure(value, digits) == text
