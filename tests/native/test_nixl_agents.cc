@@ -161,32 +161,6 @@ TEST(what_fits_no_frame_with_its_notification_travels_otherwise) {
   CHECK(wait_for_note(two.b)[0].second == note);
 }
 
-// A write that goes in its frame has its bytes from before the post returned, any other from later.
-TEST(a_lone_request_travels_in_its_frame_and_one_beside_others_only_if_it_is_small) {
-  Two two(false);
-  Bytes from(two.a, 2 * kMiB, 1), to(two.b, 2 * kMiB);
-  Known known(two.a, two.b, to);
-  const auto write = [&](Block block) {
-    return std::make_unique<Xfer>(two.a, kWrite, from, std::vector<Block>{block}, "b",
-                                  to.data.data(), known.metadata, std::vector<Block>{block});
-  };
-  CHECK_EQ(write({0, 1000})->run(nullptr, {&two.b}), kSuccess);  // the connection is there
-  const auto arrives = [&](uint64_t bytes, bool beside_another) {
-    const auto other = write({kMiB, kMiB}), one = write({0, bytes});
-    std::fill(from.data.begin(), from.data.end(), uint8_t{1});
-    if (beside_another) CHECK_EQ(other->post(), kInProgress);
-    CHECK_EQ(one->post(), kInProgress);
-    std::fill(from.data.begin(), from.data.end(), uint8_t{2});
-    if (beside_another) CHECK_EQ(other->wait({&two.b}), kSuccess);
-    CHECK_EQ(one->wait({&two.b}), kSuccess);
-    return to.data[bytes - 1];
-  };
-  CHECK_EQ(arrives(256 << 10, false), 1);
-  CHECK_EQ(arrives((256 << 10) + 1, false), 2);
-  CHECK_EQ(arrives(64 << 10, true), 1);
-  CHECK_EQ(arrives((64 << 10) + 1, true), 2);
-}
-
 TEST(answers_that_nobody_takes_wait_and_come_when_they_are_taken) {
   Two two(false);
   constexpr size_t kReads = 1000, kBytes = 32 << 10;

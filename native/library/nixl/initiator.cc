@@ -13,7 +13,6 @@ constexpr size_t kMostOpen = 1024;                  // frames that wait for thei
 constexpr size_t kMostBacklog = 4 << 20;            // bytes of frames that the socket did not take
 constexpr int64_t kDialPatienceNs = 2'000'000'000;  // an address, where there are others
 constexpr int64_t kRestNs = 100'000'000;            // before it is dialed again
-constexpr uint64_t kShareWhileBusy = 4;             // of `inline_bytes`
 
 // What a target keeps of a part; that of a request of one carries its notification.
 size_t state_at_target(const Transfer& transfer, const FrameContent& part) {
@@ -145,24 +144,16 @@ bool Initiator::has_place_for(const Ask& ask) const {
          kept_ + state_at_target(*ask.transfer, *ask.part) <= kMostKept;
 }
 
-// One round trip in place of two, for two copies more. So a lone request gains up to a size at
-// which the copies take as long; the round trips of several are hidden behind each other's bytes.
-bool Initiator::goes_inline(const Ask& ask) const {
-  const Prepared& prepared = *ask.transfer->prepared;
-  const uint64_t bytes = ask.part->bytes;
-  if (bytes == 0) return true;
-  const uint64_t most = all_.options.inline_bytes / (open_.empty() ? 1 : kShareWhileBusy);
-  const size_t frame_bytes = kMaxTransferHead + ask.part->there.size() * kSegmentBytes +
-                             ask.transfer->notification.size() + bytes;
-  return !prepared.on_gpu && bytes <= most && frame_bytes <= kMaxBody;
-}
-
 void Initiator::start(Ask ask) {
   const uint64_t id = next_id_++;
   Transfer& transfer = *ask.transfer;
   const Prepared& prepared = *transfer.prepared;
   const bool is_write = ask.is_write();
-  ask.is_inline = goes_inline(ask);
+  const size_t frame_bytes = kMaxTransferHead + ask.part->there.size() * kSegmentBytes +
+                             transfer.notification.size() + ask.part->bytes;
+  ask.is_inline =
+      ask.part->bytes == 0 ||
+      (!prepared.on_gpu && ask.part->bytes <= all_.options.inline_bytes && frame_bytes <= kMaxBody);
   TransferFrame frame;
   frame.id = id;
   frame.is_inline = ask.is_inline;

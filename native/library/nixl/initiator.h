@@ -47,7 +47,6 @@ class Initiator : public AgentLink {
   void dial_next(const std::string& why);
   void begin();  // as many as may be open
   bool has_place_for(const Ask& ask) const;
-  bool goes_inline(const Ask& ask) const;
   void start(Ask ask);
   Ask& find(uint64_t id, bool is_write);
   void credited(uint64_t id);

@@ -15,10 +15,8 @@ struct Options {
   uint64_t chunk_bytes = 512 << 10;  // equal on both sides, as are the two of staging
   uint64_t stage_below = 32 << 10;   // smaller blocks are gathered
   uint64_t stage_bytes = 256 << 10;  // into messages of at most this
-  // A request of at most this travels in the control stream; while others are under way with the
-  // same remote, one of at most a quarter of it.
-  uint64_t inline_bytes = 256 << 10;
-  int gpu = -1;              // whose memory may be registered
+  uint64_t inline_bytes = 32 << 10;  // a request of at most this travels in the control stream
+  int gpu = -1;                      // whose memory may be registered
   std::string nvrtc;         // folders that NVRTC may be in, "a:b"; "": where the linker looks
   std::string kernel_cache;  // where compiled kernels are kept; "": nowhere
   std::string ip;            // to listen on; "": every one
