@@ -123,8 +123,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Two workers share the tests (`make test`); what a folder's tests build is one worker's alone.
 
     Most tests start as many ranks as there are cores, too. Unit tests go by file, and so do those
-    on GPUs, where a machine has cores for several. A third worker has what waits, and then unit
-    tests, the last first: it fills the gaps of the two.
+    on GPUs, where a machine has cores for several; the cells of SUITE=faults, each in namespaces of
+    its own, one by one. A third worker has what waits, and then unit tests, the last first: it
+    fills the gaps of the two.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -134,7 +135,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             by_file = folder in ("unit", "gpu") or waits(nodeid)
             if by_file:
                 return nodeid.split("::")[0]
-            return folder
+            return nodeid if folder == "faults" else folder
 
         def _assign_work_unit(self, node: Any) -> None:
             is_third = self.nodes[2:3] == [node]

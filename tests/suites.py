@@ -106,8 +106,8 @@ SUITES = {
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER, *_FAULTS),
     ),
     "faults": Suite(
-        "17 faults in 14 phases of a run, by both launchers: ends by code, words, time: an hour",
-        ("-n", "2", "faults/all_cells.py", "faults/other_commands.py", "faults/sessions.py"),
+        "17 faults in 14 phases of a run, both launchers: ends by code, words, time: 30 minutes",
+        ("-n", "4", "faults/all_cells.py", "faults/other_commands.py", "faults/sessions.py"),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),
     ),

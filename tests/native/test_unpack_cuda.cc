@@ -362,8 +362,8 @@ TEST(small_receives_need_no_launch_each_while_a_kernel_stays) {
     scene.finish(unpacker);
   }
   CHECK_EQ(scene.difference(), std::string());
-  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) return;  // which counts no launches
-  CHECK_LT(launches_of("stay_and_copy"), uint64_t{50});
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) return;     // which counts no launches
+  CHECK_LT(launches_of("stay_and_copy"), uint64_t{100});  // it may leave where cores are busy
   CHECK_EQ(launches_of("unpack_pages") + launches_of("unpack_fragments"), uint64_t{0});
 }
 
