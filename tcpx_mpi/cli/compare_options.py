@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.folded import show
 
 if TYPE_CHECKING:
     from tcpx_mpi.compare import Comparison, Limits
@@ -100,5 +101,5 @@ def show_comparison(comparison: Comparison, json_path: str | None, page: str | N
     if page is not None:
         write_comparison(comparison, page)
         lines.append(f"# wrote {page}")
-    print("\n".join(lines))
+    show(lines)
     return int(comparison.verdict.exit_code)

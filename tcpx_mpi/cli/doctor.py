@@ -8,6 +8,7 @@ import os
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.folded import show
 from tcpx_mpi.machine.profiles import AUTO
 
 _EXAMPLES = (
@@ -49,5 +50,5 @@ def command(logs: tuple[str, ...], plugin: str | None, profile: str, as_json: bo
     if as_json:
         print(json.dumps(text.document(verdict), indent=2))
     else:
-        print("\n".join(text.lines(verdict)))
+        show(text.lines(verdict))
     return int(verdict.code)

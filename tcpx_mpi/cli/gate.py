@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcpx_mpi.errors import BelowGate, ExitCode, UsageError
+from tcpx_mpi.folded import show
 from tcpx_mpi.units import counted
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def command(
         code = ExitCode.OK if judgement.passed else ExitCode.BELOW_GATE
         metrics = metrics_of(representative(run), code, judgement.passed)
         lines.append(f"# wrote {write_prom(prom_path, metrics)}")
-    print("\n".join(lines))
+    show(lines)
     if not judgement.passed:
         raise BelowGate(f"{run_path} fails {gate_path}: {judgement.in_short()}")
     return 0
@@ -107,7 +108,6 @@ def _calibrate(files: tuple[str, ...], false_alarms: float, output: str | None) 
     require_writable(output, "--output")
     made = calibrate([read_launches(file) for file in files], false_alarms)
     written = write_text(output, gate_text(made.gate, made.comments))
-    for comment in made.comments:
-        print(f"# {comment}")
-    print(f"# wrote {written}: {counted(len(made.gate.limits), 'limit')}")
+    show(f"# {comment}" for comment in made.comments)
+    show([f"# wrote {written}: {counted(len(made.gate.limits), 'limit')}"])
     return 0

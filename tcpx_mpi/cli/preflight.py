@@ -11,6 +11,7 @@ import click
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.folded import show
 from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.machine.profiles import AUTO
 from tcpx_mpi.preflight.findings import CheckFinding, documents, encoded, exit_code, lines
@@ -76,5 +77,5 @@ def command(
         document = {"exit_code": int(code), "checks": documents(findings)}
         print(json.dumps(document, indent=2))
     else:
-        print("\n".join(lines(findings)))
+        show(lines(findings))
     return int(code)

@@ -12,6 +12,7 @@ from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.config.parsers import seconds
 from tcpx_mpi.errors import BelowGate, ExitCode, UsageError
+from tcpx_mpi.folded import show
 from tcpx_mpi.launch.launcher_rank import srun_without_pmi, under_launcher
 from tcpx_mpi.machine.profiles import AUTO
 
@@ -107,7 +108,7 @@ def command(
         )  # fmt: skip
         qualifier = Qualifier(asked, environ)
     found = qualifier.run()
-    print("\n".join(found.lines()))
+    show(found.lines())
     if json_path is not None:
         print(f"# wrote {write_json(json_path, found.document())}")
     if junit_path is not None:

@@ -8,6 +8,7 @@ import json
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.folded import show, terminal_columns
 
 _EXAMPLES = (
     "tcpx-mpi tap taps/",
@@ -68,7 +69,7 @@ def command(
     if as_json:
         print(json.dumps(text.document(job, summary), indent=2))
         return 0
-    print("\n".join(text.lines(job, summary)))
+    show(text.lines(job, summary, terminal_columns()))
     for path in filter(None, (hdf5, perfetto, html)):
         print(f"# wrote {path}")
     return 0

@@ -14,6 +14,8 @@ from tcpx_mpi.exchange import junit
 
 _FORMAT = 1
 _WIDTH = 96
+#: Where the reason of a line begins.
+INDENT = " " * 35
 
 
 def heading(name: str, abi: int, path: str, memory: str) -> str:

@@ -11,6 +11,7 @@ from tcpx_mpi.conform.memory import why_no_gpu
 from tcpx_mpi.conform.suite import Version, try_all
 from tcpx_mpi.conform.table import CLAUSES, with_needs
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.folded import show
 from tcpx_mpi.plugin import find
 from tcpx_mpi.transport.load_plugin import IN_PLACE_KIND, LIKE_VARIABLE
 
@@ -63,7 +64,7 @@ def try_versions(request: Request, environ: MutableMapping[str, str]) -> list[Ve
             CLAUSES if request.only is None else with_needs(request.only),
             {**expectations.shipped_for(file.name), **request.known},
             request.quick,
-            lambda result: print(report.line(result), flush=True),
+            lambda result: show([report.line(result)], report.INDENT),
         )
         versions.append(Version(file.abi, file.name, file.path, results))
         print(report.summary(versions[-1], request.known), flush=True)

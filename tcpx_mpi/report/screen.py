@@ -6,13 +6,13 @@ A pipe and a file have all columns; see `preamble` and `table`.
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
 from tcpx_mpi.findings import Finding, Severity, worst_first
 from tcpx_mpi.findings.run import RunFinding
+from tcpx_mpi.folded import LEAST_COLUMNS, folded
 from tcpx_mpi.printable import printable_lines, write_own
 from tcpx_mpi.records import RunHeader, SetupTimes
 from tcpx_mpi.report.brief import brief_lines
@@ -24,8 +24,6 @@ from tcpx_mpi.stats import RowSummary
 
 _COLOURS = {Severity.GOOD: "\x1b[32m", Severity.BAD: "\x1b[31m", Severity.DOUBTFUL: "\x1b[33m"}
 _RESET = "\x1b[0m"
-#: A narrower terminal is written to as if it had these.
-_LEAST_COLUMNS = 40
 
 
 def show_lines(lines: Iterable[str], screen: Screen | None, stream: TextIO | None = None) -> None:
@@ -59,7 +57,7 @@ class Screen:
         if self.verbose:
             lines = [*header_lines(header), *(setup_lines(setup) if setup is not None else [])]
         else:
-            lines = brief_lines(header, path, max(self.columns, _LEAST_COLUMNS))
+            lines = brief_lines(header, path, max(self.columns, LEAST_COLUMNS))
         return [*lines, *fitted.title_lines()]
 
     def row(self, header: RunHeader, summary: RowSummary) -> str:
@@ -120,10 +118,7 @@ class Screen:
 
     def _parts(self, line: str, indent: str) -> list[str]:
         """A line as several that fit."""
-        width = max(self.columns, _LEAST_COLUMNS)
-        if len(line) <= width:
-            return [line]
-        return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+        return folded(line, self.columns, indent)
 
     def _coloured(self, line: str, kind: Severity) -> str:
         if not self.colour or kind not in _COLOURS:

@@ -30,23 +30,28 @@ NICS = (
     "polls",
     "plugin us",
 )
+#: What a terminal without room for all columns goes without, in this order.
+_LEFT_OUT = (
+    "comms", "gaps", "longest ms", "max us", "under way", "NIC", "p50 us", "GB/s", "receiver",
+)  # fmt: skip
 #: Lines of what the tap said while the job ran, a file.
 _MOST_SAID = 8
 
 
-def lines(job: Job, summary: Summary) -> Iterator[str]:
-    """The lines: each recorder; each way; each NIC; what the tap said meanwhile."""
+def lines(job: Job, summary: Summary, columns: int | None = None) -> Iterator[str]:
+    """The lines: each recorder; each way; each NIC; what the tap said meanwhile. A table is no
+    wider than `columns`, if given, as far as it can do without columns of its own."""
     yield f"# {printable(heading(job))}"
     yield from (f"# WARNING: {problem}" for problem in problems(job))
     yield "#"
     yield "# By way: time is the caller's (NCCL's) while nothing is posted, the receiver's while a"
     yield "# message has no receive yet, else the plugin's and the network's."
-    yield from _table(WAYS, [way_cells(way) for way in summary.ways])
+    yield from _table(WAYS, [way_cells(way) for way in summary.ways], columns)
     for way in summary.ways:
         yield f"# {way_line(way)}"
     yield "#"
     yield "# By NIC"
-    yield from _table(NICS, [nic_cells(nic) for nic in summary.nics])
+    yield from _table(NICS, [nic_cells(nic) for nic in summary.nics], columns)
     yield from (f"# {printable(said)}" for said in log_lines(job))
 
 
@@ -154,8 +159,19 @@ def nic_cells(nic: Nic) -> list[str]:
     ]  # fmt: skip
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None
+) -> Iterator[str]:
     cells = [heads, *(list(map(printable, row)) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    for row in cells:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+    by_head = dict(zip(heads, zip(*cells, strict=True), strict=True))
+    widths = {head: max(map(len, column)) for head, column in by_head.items()}
+    left_out = []
+    for head in _LEFT_OUT:
+        if columns is None or sum(widths.values()) + 2 * (len(widths) - 1) <= columns:
+            break
+        if widths.pop(head, None) is not None:
+            left_out.append(head)
+    for row in zip(*(by_head[head] for head in widths), strict=True):
+        yield "  ".join(map(str.rjust, row, widths.values()))
+    if left_out:
+        yield f"# Not shown here: {', '.join(left_out)}: use a pipe"

@@ -23,6 +23,7 @@ LAYERS = (
     (
         "_version",
         "errors",
+        "folded",
         "cpu_lists",
         "open_files",
         "parent_death",

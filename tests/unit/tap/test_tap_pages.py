@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ from invented_tap import Message, write_job
 
 from tcpx_mpi.cli import main
 from tcpx_mpi.exchange import tap_timeline
+from tcpx_mpi.tap import text
+from tcpx_mpi.tap.file import files_of
+from tcpx_mpi.tap.joined import read_job
+from tcpx_mpi.tap.ways import summarise
 
 MS = 1_000_000
 JOB = {
@@ -51,6 +56,24 @@ def test_more_requests_than_can_be_shown_are_one_line_and_no_file(
     (line,) = capsys.readouterr().err.splitlines()
     assert "these files have 6 requests, and 5 can be shown: give fewer files" in line
     assert not (tmp_path / "made").exists()
+
+
+def test_a_narrow_terminal_has_the_columns_that_fit_and_the_names_of_the_others(
+    tmp_path: Path,
+) -> None:
+    job = read_job(files_of([str(write_job(tmp_path / "taps", JOB, 2))]))
+    summary = summarise(job)
+    whole, narrow = (list(text.lines(job, summary, columns)) for columns in (None, 80))
+    ways = [
+        next(re.split("  +", line.strip()) for line in each if " messages " in line)
+        for each in (whole, narrow)
+    ]
+    left_out = next(line for line in narrow if line.startswith("# Not shown here: "))
+    assert ways[1] == ["from", "to", *(word for word in ways[0][2:] if word in ways[1][2:])]
+    assert {"messages", "bytes", "caller", "plugin"} < set(ways[1])
+    assert "comms, gaps, longest ms" in left_out
+    assert all(len(line) <= 80 for line in narrow if not line.startswith("#"))
+    assert not any("Not shown" in line for line in whole)
 
 
 def test_a_page_has_ways_and_nics_and_a_plot_a_way_and_trusts_no_name(tmp_path: Path) -> None:

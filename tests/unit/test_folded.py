@@ -1,0 +1,39 @@
+"""Lines on a terminal that is narrower than they are, and in a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+from fcntl import ioctl
+from termios import TIOCSWINSZ
+
+COLUMNS = 50
+LINES = ("# Loose: ring, host, 64 KiB, busbw may be 62 x worse than in the median launch",
+         "  ring, host, 64 KiB  busbw 0.5779 GB/s, must be >= 0.000839  pass", "short")  # fmt: skip
+SCRIPT = f"from tcpx_mpi.folded import show; show({LINES!r})"
+
+
+def test_what_does_not_fit_goes_on_below_itself_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    subprocess.run([sys.executable, "-c", SCRIPT], stdout=theirs, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode().splitlines()
+    os.close(ours)
+    assert max(map(len, shown)) <= COLUMNS
+    begins = [re.match(r"#? *", line) for line in shown]
+    assert [found[0] for found in begins if found] == ["# ", "#     ", "  ", "      ", ""]
+    assert " ".join(re.sub(r"^#? *", "", line) for line in shown).split() == (
+        " ".join(LINES).replace("# ", "").split()
+    )
+
+
+def test_a_pipe_has_whole_lines() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+    )
+    assert tuple(done.stdout.splitlines()) == LINES
