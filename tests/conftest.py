@@ -15,7 +15,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-from variants import is_variant
 
 # How long an example takes is the machine's affair, not the code's.
 hypothesis.settings.register_profile(
@@ -101,11 +100,6 @@ def order_of(item: pytest.Item) -> int:
     if folder in LONGEST_FIRST and not waits(item.nodeid):
         return LONGEST_FIRST.index(folder)
     return len(LONGEST_FIRST) + (folder == "unit")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if is_variant(item.nodeid):
-        item.add_marker(pytest.mark.variant)
 
 
 @pytest.hookimpl(trylast=True)

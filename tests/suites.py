@@ -100,7 +100,7 @@ SUITES = {
         needs=(COMPILER,),
     ),
     "variants": Suite(
-        "other ways to the same lines (tests/variants.py and what is marked so): 20 minutes",
+        "other ways to the same lines (marked so): 20 minutes",
         ("-m", "variant", *_VARIANTS),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER, *_FAULTS),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from build_tools import find_tool
+from variants import variants_where
 
 from tcpx_mpi.records import read_run
 from tcpx_mpi.report import report_lines
@@ -31,6 +32,8 @@ STARTS = {
 }
 #: Without a dry run: they refuse.
 CODES = {"gpu/bench.py": 2, "gpu/nccl_over_softtcpx.py": 2}
+#: Native ones whose like is compiled by `make test`, or that nothing else is built as.
+VARIANTS = ("bench_reduce", "bench_sends_cuda", "bench_steps_cuda", "bench_streams", "bench_unpack")
 
 
 def launched(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +55,11 @@ def test_a_benchmark_starts(program: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("source", sorted(BENCHMARKS.glob("native/*.cc")), ids=lambda s: s.stem)
+@pytest.mark.parametrize(
+    "source",
+    variants_where(lambda source: source.stem in VARIANTS, sorted(BENCHMARKS.glob("native/*.cc"))),
+    ids=lambda source: source.stem,
+)
 def test_a_native_benchmark_compiles(source: Path) -> None:
     compiler = next(filter(None, map(find_tool, ("c++", "g++", "clang++"))), None)
     if compiler is None:

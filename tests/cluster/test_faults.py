@@ -127,6 +127,7 @@ def test_lost_packets_are_sent_again_and_every_byte_is_right(
     assert sent_again(checked_run_survives(result, nodes)) > 0
 
 
+@pytest.mark.variant
 def test_a_slow_link_is_measured_as_slow_and_every_byte_is_right(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -192,6 +193,7 @@ def test_the_death_of_the_far_node_ends_the_near_one_and_keeps_the_rows(
     assert_nothing_runs(nodes)
 
 
+@pytest.mark.variant
 def test_a_script_sees_a_whole_run_as_a_success(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -224,6 +226,7 @@ def test_an_unknown_host_is_named_and_nothing_is_left(
     assert_nothing_runs(nodes)
 
 
+@pytest.mark.variant
 def test_uneven_slots_are_refused_with_the_nodes_named(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -253,6 +256,7 @@ def test_a_data_interface_that_is_down_is_named_with_its_node(
     )
 
 
+@pytest.mark.variant
 def test_data_interfaces_of_ipv6_alone_are_said_by_run_and_preflight_alike(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -269,6 +273,7 @@ def test_data_interfaces_of_ipv6_alone_are_said_by_run_and_preflight_alike(
     assert f"{cause} here -> ip addr add ADDRESS dev eth1" in checked.out
 
 
+@pytest.mark.variant
 def test_a_data_interface_that_is_absent_is_named_with_its_node(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -295,6 +300,7 @@ def test_a_data_interface_that_lets_nothing_in_is_named_with_both_nodes(
     )  # fmt: skip
 
 
+@pytest.mark.variant
 def test_mpi_without_its_control_network_ends_with_the_node_named(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:

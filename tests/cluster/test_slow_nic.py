@@ -15,6 +15,7 @@ import pytest
 from jobs import run, tcpx_mpi
 from launcher import Launcher
 from nodes import Cluster
+from variants import variant
 
 from tcpx_mpi.records import read_run
 
@@ -32,7 +33,7 @@ RATE = "3mbit"
 ROLES = {"pairs": "receiving", "mesh": "both ways"}
 
 
-@pytest.mark.parametrize("pattern", [pytest.param("pairs", marks=pytest.mark.variant), "mesh"])
+@pytest.mark.parametrize("pattern", [variant("pairs"), "mesh"])
 def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
     pattern: str, nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:

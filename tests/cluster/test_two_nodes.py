@@ -15,6 +15,7 @@ from jobs import run
 from launcher import Launcher, cluster_or_skip
 from nodes import DATA, SPOOL, TREE, WORK, Cluster
 from timelines import Timeline, require_sound
+from variants import variant
 
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.records import Run, read_run
@@ -45,7 +46,7 @@ def file_of(nodes: Cluster) -> Run:
     return found
 
 
-@pytest.mark.parametrize("pattern", ["ring", "mesh", "pair"])
+@pytest.mark.parametrize("pattern", ["ring", variant("mesh"), variant("pair")])
 def test_two_nodes_exchange_checked_bytes_over_their_data_networks(
     pattern: str, nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -74,7 +75,7 @@ def test_two_nodes_exchange_checked_bytes_over_their_data_networks(
         assert 0 < carried["eth0"] < LITTLE, carried
 
 
-@pytest.mark.parametrize(("pattern", "idle"), [("ring", [1, 3]), ("pair", [])])
+@pytest.mark.parametrize(("pattern", "idle"), [("ring", [1, 3]), variant("pair", [])])
 def test_a_nic_that_idles_while_its_rank_sends_is_in_the_footer(
     pattern: str, idle: list[int], launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -107,7 +108,7 @@ def test_threads_of_the_plugin_leave_progress_threads_their_cpus(
         assert {*parse_cpu_list(seen.plugin_cpus)} <= others
 
 
-@pytest.mark.parametrize(("pattern", "warned"), [("ring", True), ("pair", False)])
+@pytest.mark.parametrize(("pattern", "warned"), [("ring", True), variant("pair", False)])
 def test_more_connections_between_nodes_than_a_nic_is_good_for_are_in_the_footer(
     pattern: str, warned: bool, launcher: Launcher, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_nodes_of_one_name_have_an_identity_each_and_one_clock(namesakes: Cluste
     assert clock_a == clock_b, "one kernel has one clock"
 
 
+@pytest.mark.variant
 def test_ranks_on_nodes_of_one_name_are_told_apart_in_table_and_file(
     namesakes: Cluster, tmp_path: Path
 ) -> None:

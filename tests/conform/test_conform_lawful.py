@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 import refplugin_build
 from conform_command import conform
+from variants import variant
 
 from tcpx_mpi.plugin.find import bundled_dir
 
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("plugin", ["lawful_fresh", "lawful_waits", "lawful_stays"])
+@pytest.mark.parametrize(
+    "plugin", [variant("lawful_fresh"), "lawful_waits", variant("lawful_stays")]
+)
 def test_a_lawful_plugin_keeps_the_contract(plugin: str, tmp_path: Path) -> None:
     library = refplugin_build.build(tmp_path, TESTS / "refplugin" / f"{plugin}.cc")
     found = conform(tmp_path, str(library), "--quick")
@@ -38,7 +41,7 @@ def test_of_the_other_plugins_of_tests_nothing_else_is_red(
     assert failed == red, found.out
 
 
-@pytest.mark.parametrize("abi", [6, 9])
+@pytest.mark.parametrize("abi", [6, variant(9)])
 def test_a_plugin_whose_accept_blocks_keeps_the_contract(abi: int, tmp_path: Path) -> None:
     library = refplugin_build.build(tmp_path, TESTS / "refplugin" / "blocking.cc")
     found = conform(tmp_path, str(library), "--quick", "--abi", str(abi))

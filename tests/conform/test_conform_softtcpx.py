@@ -10,6 +10,7 @@ import pytest
 import verdicts
 from conform_command import conform
 from ends import OWNERS
+from variants import variant, variants_where
 
 from tcpx_mpi.plugin.find import SOFTTCPX_ABI, bundled_dir
 
@@ -17,7 +18,7 @@ from tcpx_mpi.plugin.find import SOFTTCPX_ABI, bundled_dir
 @pytest.mark.parametrize(("memory", "abi"), [
     ("host", "all"),
     ("emulated", "12"),  # the newest version has every clause
-    pytest.param("emulated", "all", marks=pytest.mark.variant),
+    variant("emulated", "all"),
 ])  # fmt: skip
 def test_softtcpx_passes_in_each_version(memory: str, abi: str, tmp_path: Path) -> None:
     which = ("--abi", abi, "--memory", memory, "--quick")
@@ -43,11 +44,8 @@ def expected(memory: str, abi: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "environ",
-    [
-        # What the others have, these have, too.
-        pytest.param(each, marks=[pytest.mark.variant] * (number % 2), id=",".join(each.values()))
-        for number, each in enumerate(OWNERS)
-    ],
+    variants_where(lambda environ: environ not in (OWNERS[0], OWNERS[6]), OWNERS),
+    ids=lambda environ: ",".join(environ.values()),
 )
 def test_whoever_moves_the_bytes_says_the_same(environ: dict[str, str], tmp_path: Path) -> None:
     found = conform(tmp_path, "softtcpx", NCCL_SOCKET_IFNAME="=lo", **environ)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from gpus import Gpus, stand_in
 from jobs import Result, run, started
+from variants import variant
 
 from tcpx_mpi.records import read_run
 
@@ -73,7 +74,7 @@ def test_a_line_of_four_ranks_where_there_are_fewer_gpus_is_refused(place: Path)
 
 @pytest.mark.stand_in
 @pytest.mark.parametrize(
-    ("count", "measured"), [(2, {"of-two": 2}), (4, {"of-two": 2, "of-four": 4})]
+    ("count", "measured"), [variant(2, {"of-two": 2}), (4, {"of-two": 2, "of-four": 4})]
 )
 def test_lines_of_four_ranks_are_measured_where_there_are_four_gpus(
     count: int, measured: dict[str, int], place: Path, gpus: Gpus

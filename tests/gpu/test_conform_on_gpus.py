@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from gpus import Gpus
 from jobs import Result, run, tcpx_mpi
+from variants import variant
 
 LIMIT_S = 300.0
 #: As where a plugin's device block is in a GPU's memory and messages are in the host's.
@@ -59,15 +60,12 @@ def test_softtcpx_keeps_the_contract_in_memory_of_a_gpu(gpus: Gpus, place: Path)
 #: What is received is hidden until it is flushed, which no property of v6 to v8 can ask for.
 FORCED = {"SOFTTCPX_TRAP_HIDDEN": "1", "NCCL_NET_FORCE_FLUSH": "1"}
 #: Of the kind that puts data in place, by version.
-VARIANT = pytest.mark.variant
 IN_PLACE = [
     ("12", {}),
-    ("6", FORCED),
-    pytest.param("7", FORCED, marks=VARIANT),
-    pytest.param("8", FORCED, marks=VARIANT),
-    *(pytest.param(abi, {}, marks=VARIANT) for abi in ("9", "10", "11")),
-    pytest.param("12", {"SOFTTCPX_FLUSH_POLLS": "0"}, marks=VARIANT),
-    pytest.param("12", {"NCCL_SOCKET_NTHREADS": "1"}, marks=VARIANT),
+    *(variant(abi, FORCED) for abi in ("6", "7", "8")),
+    *(variant(abi, {}) for abi in ("9", "10", "11")),
+    variant("12", {"SOFTTCPX_FLUSH_POLLS": "0"}),
+    variant("12", {"NCCL_SOCKET_NTHREADS": "1"}),
 ]
 
 

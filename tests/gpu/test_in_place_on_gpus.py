@@ -8,6 +8,7 @@ import pytest
 import refplugin_build
 from gpus import Gpus
 from jobs import Result, run, tcpx_mpi
+from variants import variant
 
 pytestmark = [pytest.mark.multirank, pytest.mark.stand_in]
 
@@ -27,11 +28,11 @@ def ran(gpus: Gpus, place: Path, pattern: str, *options: str, **variables: str) 
     ("abi", "pattern", "variables"),
     [
         (6, "pair", FORCED),
-        (7, "ring", FORCED),
-        (8, "mesh", FORCED),
-        (9, "all_reduce", {}),
-        (10, "alltoall", {"NCCL_NSOCKS_PERTHREAD": "2"}),
-        (11, "pair", {"NCCL_SOCKET_NTHREADS": "1"}),
+        variant(7, "ring", FORCED),
+        variant(8, "mesh", FORCED),
+        variant(9, "all_reduce", {}),
+        variant(10, "alltoall", {"NCCL_NSOCKS_PERTHREAD": "2"}),
+        variant(11, "pair", {"NCCL_SOCKET_NTHREADS": "1"}),
         (12, "all_reduce", {"SOFTTCPX_FLUSH_POLLS": "0"}),
     ],
 )
@@ -52,7 +53,7 @@ def test_every_byte_is_in_place_when_it_is_flushed_in_every_version(
         (("--memory", "cuda", "--send-memory", "host"), "host to cuda"),
     ],
 )
-@pytest.mark.parametrize("like", ["direct", ""])
+@pytest.mark.parametrize("like", ["direct", variant("")])
 def test_one_side_may_be_the_hosts(
     options: tuple[str, ...], memory: str, like: str, gpus: Gpus, place: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_plugin_of_others_is_driven_in_memory_of_gpus(gpus: Gpus, place: Path)
     assert "ABI v11 name faulty memory cuda\n" in result.out, result.text
 
 
+@pytest.mark.variant
 def test_how_memory_is_registered_is_nccls_choice_or_the_users(gpus: Gpus, place: Path) -> None:
     size = ("-b", "64K", "-e", "64K", "-n", "2", "--memory", "auto")
     taken = ran(gpus, place, "pair", *size)

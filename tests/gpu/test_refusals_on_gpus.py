@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gpus import Gpus
 from jobs import Result, run, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -38,6 +39,7 @@ def test_two_ranks_on_one_gpu_must_be_asked_for(gpus: Gpus, place: Path) -> None
                    "--share-gpu")  # fmt: skip
 
 
+@pytest.mark.variant
 def test_more_ranks_than_gpus_must_be_asked_for(gpus: Gpus, place: Path) -> None:
     ranks = gpus.count + 1
     assert_refused(ran(gpus, place, ranks), f"local ranks 0 and {gpus.count} of", "GPU 0",
@@ -72,7 +74,7 @@ def test_more_memory_than_a_gpu_has_is_refused_with_both_figures(gpus: Gpus, pla
     assert_refused(result, "the buffers of this rank need", "free on GPU", "-e")
 
 
-@pytest.mark.parametrize("peer", ["raw", "mpi"])
+@pytest.mark.parametrize("peer", ["raw", variant("mpi")])
 def test_a_peer_of_host_memory_is_refused(peer: str, gpus: Gpus, place: Path) -> None:
     result = ran(gpus, place, 2, *gpus.sharing(2), "--against", peer)
     assert_refused(result, f"--against {peer}", "--memory host")
@@ -102,7 +104,7 @@ def trapped(gpus: Gpus, place: Path, mode: str, **traps: int) -> Result:
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param("kernel", marks=pytest.mark.stand_in), "d2d", "host"]
+    "mode", [pytest.param("kernel", marks=pytest.mark.stand_in), variant("d2d"), variant("host")]
 )
 def test_one_corrupted_byte_is_found_and_is_one(mode: str, gpus: Gpus, place: Path) -> None:
     result = trapped(gpus, place, mode, CORRUPT_AT=8)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
 import pytest
 from gpus import Gpus
 from jobs import Result, mpirun, run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import read_run
 
@@ -41,8 +41,12 @@ def require_all_right(result: Result, sizes: int = 5) -> None:
 @pytest.mark.parametrize(
     ("mode", "fragments"),
     [
-        pytest.param(mode, fragments, marks=pytest.mark.stand_in if fragments == "random" else ())
-        for mode, fragments in itertools.product(("kernel", "d2d", "host"), ("mss", "random"))
+        variant("kernel", "mss"),
+        pytest.param("kernel", "random", marks=pytest.mark.stand_in),
+        variant("d2d", "mss"),
+        pytest.param("d2d", "random", marks=[pytest.mark.stand_in, pytest.mark.variant]),
+        ("host", "mss"),
+        pytest.param("host", "random", marks=[pytest.mark.stand_in, pytest.mark.variant]),
     ],
 )
 def test_every_mode_puts_every_byte_in_place(
@@ -57,14 +61,14 @@ def test_every_mode_puts_every_byte_in_place(
 @pytest.mark.parametrize(
     ("pattern", "ranks", "fragments", "sockets", "threads"),
     [
-        ("pair", 2, "page", 1, 1),
-        ("pingpong", 2, "random", 1, 0),
-        ("ring", 2, "page", 4, 1),
-        ("mesh", 2, "mss", 1, 1),
+        variant("pair", 2, "page", 1, 1),
+        variant("pingpong", 2, "random", 1, 0),
+        variant("ring", 2, "page", 4, 1),
+        variant("mesh", 2, "mss", 1, 1),
         ("ring", 4, "page", 1, 1),
         pytest.param("mesh", 4, "random", 2, 1, marks=pytest.mark.stand_in),
-        ("pair", 8, "page", 1, 1),
-        ("mesh", 8, "mss", 1, 0),
+        variant("pair", 8, "page", 1, 1),
+        variant("mesh", 8, "mss", 1, 0),
     ],
 )
 def test_every_pattern_alone_and_sharing_gpus(
@@ -80,7 +84,15 @@ def test_every_pattern_alone_and_sharing_gpus(
 
 
 @pytest.mark.parametrize(
-    "options", ["ring", "mesh", "alltoall", "all_reduce", "fan_in", "pairs --all"]
+    "options",
+    [
+        variant("ring"),
+        variant("mesh"),
+        "alltoall",
+        variant("all_reduce"),
+        variant("fan_in"),
+        "pairs --all",
+    ],
 )
 def test_every_gpu_of_the_machine_takes_part(options: str, gpus: Gpus, place: Path) -> None:
     """A rank each; where there is one GPU, two ranks share it."""
@@ -134,6 +146,7 @@ def test_chunks_are_as_many_on_each_channel_where_none_were_asked_for(
     assert read_run(str(place / "o.h5")).header.plan.chunk_bytes == 500 << 10
 
 
+@pytest.mark.variant
 @pytest.mark.stand_in
 @pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
 def test_messages_of_middle_size_have_smaller_chunks_on_a_gpu_for_each_rank(
@@ -213,6 +226,7 @@ def test_auto_takes_a_gpus_memory_and_says_so(gpus: Gpus, place: Path) -> None:
     assert "# Setting: memory = cuda (auto: every rank has a GPU" in result.out, result.text
 
 
+@pytest.mark.variant
 @pytest.mark.stand_in
 def test_auto_beside_a_peer_of_host_memory_is_host(gpus: Gpus, place: Path) -> None:
     command = tcpx_mpi("run", "pair", "--ranks", "2", *BASE, "-b", "64K", "-e", "64K", "-n", "8",

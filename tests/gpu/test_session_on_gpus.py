@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from gpus import Gpus
+from variants import variant
 
 TESTS = Path(__file__).parents[1]
 EXAMPLE = TESTS.parent / "examples" / "two_gpus.py"
@@ -134,8 +135,8 @@ def environment(gpus: Gpus, **variables: str) -> dict[str, str]:
     [
         pytest.param("kernel", marks=pytest.mark.stand_in),
         pytest.param(IN_PLACE, marks=pytest.mark.stand_in),
-        "d2d",
-        "host",
+        variant("d2d"),
+        variant("host"),
     ],
 )
 def test_arrays_of_gpus_go_there_and_back_beside_host_arrays(mode: str, gpus: Gpus) -> None:

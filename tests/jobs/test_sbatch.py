@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from jobs import run as run_job
 from page_commands import documented
+from variants import variants_where
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.qualify import command as qualify_command
@@ -46,7 +47,6 @@ each_single_job = pytest.mark.parametrize("job", SINGLE, ids=lambda job: job.ste
 #: Those that start mpirun themselves: all but the one that has it started, as often as it takes.
 QUALIFY = REPOSITORY / "jobs" / "qualify.sbatch"
 STARTING = [job for job in JOBS if job != QUALIFY]
-each_starting_job = pytest.mark.parametrize("job", STARTING, ids=lambda job: job.stem)
 SWEEP, NCCL_TESTS = (REPOSITORY / "jobs" / f"{name}.sbatch" for name in ("sweep", "nccl-tests"))
 
 
@@ -159,7 +159,7 @@ def test_slurm_finds_every_option_and_knows_it(job: Path) -> None:
     assert options["job-name"] == f"tcpx-mpi-{job.stem}"
 
 
-@each_starting_job
+@pytest.mark.parametrize("job", STARTING, ids=lambda job: job.stem)
 def test_mpirun_starts_as_many_ranks_as_slurm_has_tasks(job: Path, tmp_path: Path) -> None:
     options = sbatch_options(job)
     tasks = int(options["ntasks-per-node"])
@@ -229,7 +229,11 @@ def test_the_job_that_qualifies_gives_the_nodes_of_its_allocation_and_ends_with_
     assert hosts.read_text() == "a slots=8\nb slots=8\n"
 
 
-@each_starting_job
+@pytest.mark.parametrize(
+    "job",
+    variants_where(lambda job: job.stem in ("ring", "sweep"), STARTING),
+    ids=lambda job: job.stem,
+)
 def test_the_exit_code_of_the_ranks_is_that_of_the_job(job: Path, tmp_path: Path) -> None:
     pass_to_mpirun(job, tmp_path, code=5)  # and nothing is started after it
 

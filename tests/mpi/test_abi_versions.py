@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.records import read_run
@@ -20,7 +21,7 @@ SIZES = ("--sizes", "0,1,4097,300001", "-n", "4", "--chunk", "16K", "--hdf5", "n
     ("abi", "memory", "pattern", "ranks"),
     [
         (6, "host", "ring", 2),
-        (9, "emulated", "mesh", 3),
+        variant(9, "emulated", "mesh", 3),
         (12, "emulated", "ring", 3),
     ],
 )
@@ -44,6 +45,7 @@ def test_v6_has_no_path_for_memory_of_gpus(place: Path) -> None:
     assert "--memory emulated: plugin softtcpx_v6 does not take such buffers" in result.text
 
 
+@pytest.mark.variant
 def test_two_plugins_are_compared_launch_by_launch(place: Path) -> None:
     files = [os.path.join(bundled_dir(), f"libnccl-net-softtcpx{end}.so") for end in ("", "-v12")]
     sides = [word for file in files for word in ("--", "--plugin", file)]

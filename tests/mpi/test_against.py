@@ -13,6 +13,7 @@ from jobs import LIMIT_S, Job, Result, run, started, tcpx_mpi
 from launcher import Launcher, cluster_or_skip
 from nodes import WORK, Cluster
 from turns import assert_turns_were_taken
+from variants import variant
 
 from tcpx_mpi.records import PHASES, Row, Run, SideKey, merge, read_journal, read_run
 from tcpx_mpi.report import summarise_row
@@ -106,13 +107,11 @@ def assert_as_without_baselines(row: Row) -> None:
 @pytest.mark.parametrize(
     ("pattern", "ranks", "against", "names", "options"),
     [
-        pytest.param("pair", 2, "raw", ONE_DIRECTION, (), marks=pytest.mark.variant),
+        variant("pair", 2, "raw", ONE_DIRECTION, ()),
         ("pair", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), ("-m", "4")),
-        pytest.param(
-            "pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1"), marks=pytest.mark.variant
-        ),
-        pytest.param("ring", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), (), marks=pytest.mark.variant),
-        pytest.param("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), (), marks=pytest.mark.variant),
+        variant("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
+        variant("ring", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), ()),
+        variant("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ()),
         ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
     ],
 )
@@ -145,6 +144,7 @@ def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
     assert len(ratios) >= 3 * (1 + len(against.split(","))), result.text
 
 
+@pytest.mark.variant
 def test_peers_have_the_congestion_control_of_the_plugin(place: Path) -> None:
     result, found = measured(place, "ring", *sizes(4096), ranks=2, against="raw,mpi",
                              SOFTTCPX_CONGESTION="reno")  # fmt: skip
@@ -152,6 +152,7 @@ def test_peers_have_the_congestion_control_of_the_plugin(place: Path) -> None:
     assert "# Peer raw: plain TCP, 2 one-way streams, reno, send buffer 4 MiB" in result.out
 
 
+@pytest.mark.variant
 def test_unchecked_peers_claim_nothing(place: Path) -> None:
     result, found = measured(place, "ring", *sizes(4096), "-c", "0", ranks=2, against="raw,mpi")
     assert [row.wrong for row in result.rows] == [None]
@@ -163,6 +164,7 @@ def test_unchecked_peers_claim_nothing(place: Path) -> None:
     assert sorted(names.split(", ")) == sorted(side.name for side in found.rows[0].sides)
 
 
+@pytest.mark.variant
 def test_sides_that_wait_use_no_cpu_in_the_blocks_of_a_peer(place: Path) -> None:
     # Blocks of tens of milliseconds: what a thread costs that wakes at the end of each is lost in
     # them. It is CPU time, which no load of the machine adds to; a side that spun had all of a CPU.
@@ -245,7 +247,7 @@ def stop_in_a_block_of(job: Job, place: Path, baseline: str) -> None:
     raise AssertionError(f"never in a block of {baseline}")
 
 
-@pytest.mark.parametrize("baseline", ["raw", pytest.param("mpi", marks=pytest.mark.variant)])
+@pytest.mark.parametrize("baseline", ["raw", variant("mpi")])
 def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
     baseline: str, place: Path
 ) -> None:
@@ -310,7 +312,7 @@ def test_raw_goes_over_the_data_network_of_two_nodes(nodes: Cluster, place: Path
     assert moved >= payload
 
 
-@pytest.mark.parametrize("include", ["eth0", "eth1"])
+@pytest.mark.parametrize("include", ["eth0", variant("eth1")])
 def test_mpi_between_two_nodes_says_by_which_interface_it_went(
     include: str, nodes: Cluster, place: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_arrivals_agree_with_the_phases_and_the_clock_of_the_host(place: Path) -
         assert (took[OTHERS] > 0).all()
 
 
+@pytest.mark.variant
 def test_where_a_rank_has_one_peer_there_are_none(place: Path) -> None:
     command = ("run", "ring", "--ranks", "4", "--plugin", "softtcpx", "--sizes", "4K", "-n", "8",
                "--hdf5", "o.h5", "--spool", ".")  # fmt: skip

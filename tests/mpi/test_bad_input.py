@@ -13,13 +13,13 @@ from pathlib import Path
 import h5py
 import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
+from variants import variant, variants_where
 
 from tcpx_mpi import __version__ as tcpx_mpi_version
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.plugin.find import TCPX_PLACES
 
 pytestmark = pytest.mark.multirank
-variant = pytest.mark.variant
 
 PARENT, RANKS = "tcpx-mpi run --ranks", "mpirun"
 
@@ -114,10 +114,7 @@ def test_a_mistake_is_found_before_mpirun_is_started(mistake: str, elsewhere: Pa
 
 @pytest.mark.parametrize(
     "mistake",
-    [
-        pytest.param(each, marks=[] if each in ("unknown option", "missing plugin") else variant)
-        for each in BY_RANKS_TOO
-    ],
+    variants_where(lambda m: m not in ("unknown option", "missing plugin"), BY_RANKS_TOO),
 )
 def test_a_mistake_that_all_ranks_make_is_said_by_one(mistake: str, elsewhere: Path) -> None:
     arguments, ranks, says = COMMAND_LINES[mistake]
@@ -161,7 +158,9 @@ def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
     refused(tcpx_mpi("run", "ring"), elsewhere, "at least 2 ranks", "mpirun -n 4", "--ranks 4")
 
 
-@pytest.mark.parametrize("option", ["--hdf5", "-J", "--csv", "--json-stream", "--save-config"])
+@pytest.mark.parametrize(
+    "option", ["--hdf5", "-J", variant("--csv"), variant("--json-stream"), "--save-config"]
+)
 def test_a_directory_that_takes_no_file_is_found_before_anything_is_measured(
     option: str, elsewhere: Path
 ) -> None:
@@ -180,18 +179,8 @@ def test_a_directory_that_takes_no_file_is_found_before_anything_is_measured(
     ("first", "second", "says"),
     [
         (("ring", "-n", "3"), ("ring", "-n", "4"), ("iters", "3", "4", "same arguments")),
-        pytest.param(
-            ("ring",),
-            ("mesh",),
-            ("pattern", "ring", "mesh", "same arguments"),
-            marks=variant,
-        ),
-        pytest.param(
-            ("ring", "--channels", "2"),
-            ("ring", "--channels", "3"),
-            ("channels", "2", "3"),
-            marks=variant,
-        ),
+        variant(("ring",), ("mesh",), ("pattern", "ring", "mesh", "same arguments")),
+        variant(("ring", "--channels", "2"), ("ring", "--channels", "3"), ("channels", "2", "3")),
         (("ring",), ("ring", "-n", "many"), ("--iters", "many", "whole number")),
         (
             ("ring", "--plugin", "softtcpx"),
@@ -237,7 +226,7 @@ def test_a_chunk_size_of_the_plugin_that_differs_between_ranks_is_refused(elsewh
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        pytest.param("NCCL_NSOCKS_PERTHREAD", ("not set", "2"), marks=variant),
+        variant("NCCL_NSOCKS_PERTHREAD", ("not set", "2")),
         ("NCCL_GPUDIRECTTCPX_RECV_SYNC", ("0", "1")),
         ("SOFTTCPX_FRAGMENTS", ("page", "mss")),
     ],
@@ -283,7 +272,7 @@ def test_ranks_of_different_versions_of_this_package_are_refused(elsewhere: Path
     refused(mpmd(ours, theirs), elsewhere, *says)
 
 
-@pytest.mark.parametrize("how", [PARENT, RANKS])
+@pytest.mark.parametrize("how", [PARENT, variant(RANKS)])
 def test_a_chunk_size_of_the_plugin_below_chunk_is_refused(how: str, elsewhere: Path) -> None:
     says = ("NCCL_DYNAMIC_CHUNK_SIZE (4096)", "--chunk (512K)", "--chunk 4096 or less")
     environ = {"NCCL_DYNAMIC_CHUNK_SIZE": "4096"}
@@ -293,7 +282,7 @@ def test_a_chunk_size_of_the_plugin_below_chunk_is_refused(how: str, elsewhere: 
 # --- Plugins -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [PARENT, RANKS])
+@pytest.mark.parametrize("how", [PARENT, variant(RANKS)])
 def test_a_text_file_is_no_plugin(how: str, elsewhere: Path, given: Path) -> None:
     path = given / "libnccl-net-text.so"
     path.write_text("#!/bin/sh\n" * 100)
@@ -313,7 +302,7 @@ def compiled(given: Path, source: str) -> Path:
     return library
 
 
-@pytest.mark.parametrize("how", [PARENT, RANKS])
+@pytest.mark.parametrize("how", [variant(PARENT), RANKS])
 def test_a_library_without_a_plugins_symbol_is_no_plugin(
     how: str, elsewhere: Path, given: Path
 ) -> None:
@@ -322,7 +311,7 @@ def test_a_library_without_a_plugins_symbol_is_no_plugin(
     refused(start(how, 2, "ring", "--plugin", str(library)), elsewhere, *says)
 
 
-@pytest.mark.parametrize("how", [PARENT, RANKS])
+@pytest.mark.parametrize("how", [PARENT, variant(RANKS)])
 def test_a_plugin_of_unknown_abi_versions_is_refused_with_those_that_it_has(
     how: str, elsewhere: Path, given: Path
 ) -> None:
@@ -338,7 +327,7 @@ cp "$2" "$1/libnccl-net-x.so" && shift 2 && exec "$@"
 """
 
 
-@pytest.mark.parametrize("by_option", [True, False])
+@pytest.mark.parametrize("by_option", [variant(True), False])
 def test_a_plugin_on_a_noexec_mount_is_refused_with_the_way_out(
     by_option: bool, elsewhere: Path, given: Path
 ) -> None:
@@ -372,22 +361,22 @@ def test_a_plugin_without_devices_is_refused(
     refused(start(PARENT, 2, "ring", "--plugin", "softtcpx"), elsewhere, *says, environ=environ)
 
 
-@pytest.mark.parametrize("how", [PARENT, RANKS])
 @pytest.mark.parametrize(
-    "environ",
+    ("name", "value", "how"),
     [
-        {"NCCL_GPUDIRECTTCPX_CTRL_DEV": "eth0"},
-        {"UCCL_TCPX_PLUGIN_PATH": "/nosuch/libnccl-net-tcpx.so"},
+        ("NCCL_GPUDIRECTTCPX_CTRL_DEV", "eth0", RANKS),
+        variant("NCCL_GPUDIRECTTCPX_CTRL_DEV", "eth0", PARENT),
+        ("UCCL_TCPX_PLUGIN_PATH", "/nosuch/libnccl-net-tcpx.so", PARENT),
+        variant("UCCL_TCPX_PLUGIN_PATH", "/nosuch/libnccl-net-tcpx.so", RANKS),
     ],
-    ids=["a variable of TCPX", "its path"],
 )
 def test_tcpx_that_is_asked_for_and_missing_is_not_replaced_by_another_plugin(
-    environ: dict[str, str], how: str, elsewhere: Path
+    name: str, value: str, how: str, elsewhere: Path
 ) -> None:
     if any(map(os.path.exists, TCPX_PLACES)):
         pytest.skip("needs no-tcpx: TCPX is installed here")
-    says = (*environ, "--plugin softtcpx")
-    refused(start(how, 2, "ring"), elsewhere, *says, code=3, environ=environ)
+    says = (name, "--plugin softtcpx")
+    refused(start(how, 2, "ring"), elsewhere, *says, code=3, environ={name: value})
 
 
 # --- Files given to report -----------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import read_run
 
@@ -19,7 +20,7 @@ LARGE = 64 << 10
     "pattern",
     [
         "mesh",
-        *(pytest.param(each, marks=pytest.mark.variant) for each in ("pair", "pingpong", "ring")),
+        *(variant(each) for each in ("pair", "pingpong", "ring")),
     ],
 )
 def test_the_kernel_counted_at_least_the_payload_on_every_rank_in_every_row(

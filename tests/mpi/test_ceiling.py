@@ -105,6 +105,7 @@ def test_where_nobody_asks_the_usual_one_is_not_insisted_on(place: Path) -> None
     assert ("# WARNING: cubic is " in result.out) is refused
 
 
+@pytest.mark.variant
 def test_raw_beside_a_plugin_that_leaves_the_kernels_own(place: Path) -> None:
     options = ("--ranks", "2", "--plugin", "softtcpx", "--sizes", "1K", "-n", "8")
     command = jobs.tcpx_mpi("run", "pair", *options, "--against", "raw", "--hdf5", "none")

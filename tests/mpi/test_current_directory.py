@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hostile_directory import BIN, fill, ran, require_untouched
 from jobs import clean_environment, mpirun
+from variants import variant
 
 from tcpx_mpi.launch.library import mpi_library
 
@@ -25,7 +26,7 @@ def hostile(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "start",
     [
-        lambda: [str(BIN / "tcpx-mpi"), "run", "ring", *SMALL, "--ranks", "2"],
+        variant(lambda: [str(BIN / "tcpx-mpi"), "run", "ring", *SMALL, "--ranks", "2"]),
         lambda: mpirun(2, "run", "ring", *SMALL),
     ],
     ids=["script --ranks", "mpirun -m"],

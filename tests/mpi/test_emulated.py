@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -20,13 +21,13 @@ SIZES = ("--sizes", "0,1,4097,300001", "-n", "4", "--chunk", "16K")
 @pytest.mark.parametrize(
     ("pattern", "ranks", "fragments", "sockets", "threads"),
     [
-        pytest.param("pair", 2, "mss", 1, 0, marks=pytest.mark.variant),
-        ("pingpong", 2, "random", 1, 1),
+        variant("pair", 2, "mss", 1, 0),
+        variant("pingpong", 2, "random", 1, 1),
         ("ring", 3, "page", 1, 0),
-        ("ring", 2, "mss", 4, 0),
-        pytest.param("ring", 2, "random", 4, 1, marks=pytest.mark.variant),
+        variant("ring", 2, "mss", 4, 0),
+        variant("ring", 2, "random", 4, 1),
         ("mesh", 3, "page", 2, 0),
-        pytest.param("mesh", 2, "random", 4, 0, marks=pytest.mark.variant),
+        variant("mesh", 2, "random", 4, 0),
     ],
 )
 def test_every_byte_of_every_pattern_arrives_whatever_the_fragments(
@@ -43,7 +44,7 @@ def test_every_byte_of_every_pattern_arrives_whatever_the_fragments(
     assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
 
 
-@pytest.mark.parametrize("mode", ["kernel", "d2d", "host"])
+@pytest.mark.parametrize("mode", ["kernel", variant("d2d"), "host"])
 def test_every_way_to_unpack_puts_every_byte_in_place(mode: str, place: Path) -> None:
     variables = {"SOFTTCPX_FRAGMENTS": "random", "SOFTTCPX_POISON": "1"}
     command = tcpx_mpi("run", "ring", "--ranks", "2", *BASE, *SIZES, "--unpack", mode)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from jobs import LIMIT_S, Result, mpirun, run, started, tcpx_mpi
 from screen import screen
+from variants import variant
 
 from tcpx_mpi.records import read_run
 
@@ -121,6 +122,7 @@ def test_a_terminal_has_what_a_report_has_there_and_nothing_of_the_progress_stay
     assert max(map(len, screen(sent))) <= COLUMNS
 
 
+@pytest.mark.variant
 def test_a_wide_run_on_a_terminal_is_as_in_a_file(place: Path) -> None:
     _, sent = on_terminal(place, "both", "--wide")
     report = run(tcpx_mpi("report", "o.h5"), place)
@@ -129,6 +131,7 @@ def test_a_wide_run_on_a_terminal_is_as_in_a_file(place: Path) -> None:
     assert lines == [line for line in whole if not line.startswith("# Setting: wide")]
 
 
+@pytest.mark.variant
 def test_a_file_of_the_table_has_no_progress_in_it_and_the_terminal_is_left_empty(
     place: Path,
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_file_of_the_table_has_no_progress_in_it_and_the_terminal_is_left_empt
     assert "m" not in {part[-1:] for part in sent.replace("\x1b[2K", "").split("\x1b[")[1:]}
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}])
 def test_a_terminal_that_cannot_erase_gets_no_progress(
     environ: dict[str, str], place: Path
@@ -167,7 +171,7 @@ def test_an_error_is_not_said_in_the_middle_of_the_progress_line(place: Path) ->
 UNDER_MPIRUN = ("run", "ring", *SHORT, *COMMON[2:])
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, variant(120)])
 def test_a_users_mpirun_on_a_terminal_shows_what_a_report_shows_there(
     columns: int, place: Path
 ) -> None:
@@ -184,6 +188,7 @@ def test_a_users_mpirun_on_a_terminal_shows_what_a_report_shows_there(
     assert any(line.split()[-2:] == ["(us)", "rank"] or "slowest" in line for line in shown)
 
 
+@pytest.mark.variant
 def test_a_users_mpirun_into_a_pipe_has_all_columns_and_no_progress_there(place: Path) -> None:
     command = [*terminal("seen", "stderr"), *mpirun(2, *UNDER_MPIRUN)]
     result = run(command, place, {"TERM": "xterm"})
@@ -194,7 +199,7 @@ def test_a_users_mpirun_into_a_pipe_has_all_columns_and_no_progress_there(place:
     assert [line for line in screen(sent) if line] == []
 
 
-@pytest.mark.parametrize("how", ["never", "a file of a shell's", "tags"])
+@pytest.mark.parametrize("how", [variant("never"), "a file of a shell's", variant("tags")])
 def test_what_no_person_sees_is_as_in_a_pipe(how: str, place: Path) -> None:
     command = mpirun(2, *UNDER_MPIRUN, *(["--screen", "never"] if how == "never" else []))
     if how == "tags":
@@ -210,6 +215,7 @@ def test_what_no_person_sees_is_as_in_a_pipe(how: str, place: Path) -> None:
     assert "cpu_s_per_GB" in table
 
 
+@pytest.mark.variant
 def test_a_run_that_is_told_to_prints_for_a_screen_into_a_pipe(place: Path) -> None:
     command = mpirun(2, *UNDER_MPIRUN, "--screen", "always")
     for columns in (80, 120):

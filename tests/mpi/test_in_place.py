@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import pytest
 from jobs import run, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -26,13 +27,11 @@ def start(pattern: str, *more: str, ranks: int = 2, hdf5: str = "none") -> list[
     ("abi", "pattern", "variables"),
     [
         (6, "ring", FORCED),
-        pytest.param(7, "pair", FORCED, marks=pytest.mark.variant),
-        pytest.param(8, "pingpong", FORCED, marks=pytest.mark.variant),
-        (9, "mesh", DIRECT),
-        pytest.param(
-            10, "ring", {**DIRECT, "SOFTTCPX_FLUSH_POLLS": "0"}, marks=pytest.mark.variant
-        ),
-        (11, "alltoall", {**DIRECT, "NCCL_NSOCKS_PERTHREAD": "4"}),
+        variant(7, "pair", FORCED),
+        variant(8, "pingpong", FORCED),
+        variant(9, "mesh", DIRECT),
+        variant(10, "ring", {**DIRECT, "SOFTTCPX_FLUSH_POLLS": "0"}),
+        variant(11, "alltoall", {**DIRECT, "NCCL_NSOCKS_PERTHREAD": "4"}),
         (12, "pair", {**DIRECT, "NCCL_SOCKET_NTHREADS": "1", "SOFTTCPX_FLUSH_POLLS": "40"}),
     ],
 )
@@ -46,7 +45,8 @@ def test_what_is_hidden_until_it_is_flushed_is_whole_in_every_version(
     assert f"# Flush: always (auto: {why}" in result.out
 
 
-@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.variant), "2"])
+@pytest.mark.variant
+@pytest.mark.parametrize("threads", [variant("1"), "2"])
 def test_a_reduction_reads_what_is_flushed(threads: str, place: Path) -> None:
     command = start("all_reduce", "--abi", "9", "--sizes", "4K,300000", "-n", "4", "--algo", "ring",
                     "--progress-threads", threads, ranks=3)  # fmt: skip
@@ -71,7 +71,8 @@ def test_a_flush_that_is_left_out_ends_in_wrong_bytes_and_is_named(place: Path) 
     )
 
 
-@pytest.mark.parametrize("pattern", [pytest.param("pair", marks=pytest.mark.variant), "all_reduce"])
+@pytest.mark.variant
+@pytest.mark.parametrize("pattern", [variant("pair"), "all_reduce"])
 def test_a_need_that_no_property_tells_of_is_named_too(pattern: str, place: Path) -> None:
     variables = {**DIRECT, "SOFTTCPX_TRAP_HIDDEN": "1"}  # v7 has no forceFlush
     result = run(start(pattern, "-b", "64K", "-e", "64K", "-n", "4"), place, variables)
@@ -129,6 +130,7 @@ def test_what_has_no_meaning_over_a_plugin_is_one_line(place: Path) -> None:
     assert "ignored: --flush (host memory is not flushed)" in host.err
 
 
+@pytest.mark.variant
 def test_no_flag_is_told_of_where_there_is_no_trap(place: Path) -> None:
     result = run(start("pair", "--abi", "9", "-b", "1K", "-e", "1K", "-n", "2"), place, DIRECT)
     assert "faults on purpose" not in result.out

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from broken_sockets import break_busiest
 from jobs import Result, mpirun, mpmd, run, started, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -26,17 +27,13 @@ def ranks_of(place: Path, ranks: int, pattern: str, *options: str, **variables: 
 @pytest.mark.parametrize(
     ("pattern", "ranks", "memory", "variables"),
     [
-        pytest.param("pair", 2, "host", {}, marks=pytest.mark.variant),
-        ("pair", 2, "emulated", {"SOFTTCPX_FRAGMENTS": "mss"}),
-        pytest.param(
-            "pingpong", 2, "emulated", {"NCCL_SOCKET_NTHREADS": "1"}, marks=pytest.mark.variant
-        ),
-        pytest.param("ring", 3, "host", {"NCCL_SOCKET_NTHREADS": "2"}, marks=pytest.mark.variant),
+        variant("pair", 2, "host", {}),
+        variant("pair", 2, "emulated", {"SOFTTCPX_FRAGMENTS": "mss"}),
+        variant("pingpong", 2, "emulated", {"NCCL_SOCKET_NTHREADS": "1"}),
+        variant("ring", 3, "host", {"NCCL_SOCKET_NTHREADS": "2"}),
         ("ring", 3, "emulated", {"SOFTTCPX_FRAGMENTS": "random"}),
-        ("mesh", 3, "host", {"NCCL_GPUDIRECTTCPX_RECV_SYNC": "1"}),
-        pytest.param(
-            "mesh", 3, "emulated", {"NCCL_NSOCKS_PERTHREAD": "4"}, marks=pytest.mark.variant
-        ),
+        variant("mesh", 3, "host", {"NCCL_GPUDIRECTTCPX_RECV_SYNC": "1"}),
+        variant("mesh", 3, "emulated", {"NCCL_NSOCKS_PERTHREAD": "4"}),
     ],
 )
 def test_every_byte_of_every_pattern_arrives(
@@ -66,7 +63,7 @@ def assert_refused(result: Result, code: int, text: str) -> None:
     assert not any(row.wrong == 0 for row in result.rows), result.text
 
 
-MEMORIES = ["emulated", pytest.param("host", marks=pytest.mark.variant)]
+MEMORIES = ["emulated", variant("host")]
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -89,6 +86,7 @@ def test_a_stall_quotes_what_the_plugin_warned_of_since_the_last_progress(place:
     )  # fmt: skip
 
 
+@pytest.mark.variant
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_stall_by_a_broken_data_socket_quotes_what_was_said_of_it_once(
     memory: str, place: Path
@@ -153,7 +151,9 @@ def test_an_accept_that_fails_ends_the_wait_of_the_connecting_rank(place: Path) 
     ("lack", "text"),
     [
         ("3", r"rank 1 .*2 of 2 connections .*: from rank 0, lane 0"),
-        ("4", r"^rank 1 .*plugin call accept from rank 0, lane 0, channel 0 has not returned for"),
+        variant(
+            "4", r"^rank 1 .*plugin call accept from rank 0, lane 0, channel 0 has not returned for"
+        ),
     ],
 )
 def test_a_manager_that_never_answers_is_looked_for(lack: str, text: str, place: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_manager_that_never_answers_is_looked_for(lack: str, text: str, place:
     assert_refused(result, SETUP_FAILED, f"{text}.*{hint}")
 
 
-@pytest.mark.parametrize("memory", ["host", "emulated"])
+@pytest.mark.parametrize("memory", [variant("host"), "emulated"])
 def test_a_killed_rank_ends_the_job(memory: str, place: Path) -> None:
     command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "64K",
                        "-n", "1000000", "-c", "0", "--memory", memory, "--hdf5", "none",

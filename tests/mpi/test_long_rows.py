@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import PHASES, read_run
 
@@ -54,7 +55,8 @@ def test_a_row_larger_than_the_memory_of_a_rank_is_measured_and_reported(
     assert list((place / "spool").iterdir()) == []
 
 
-@pytest.mark.parametrize("file", ["o.h5", pytest.param("none", marks=pytest.mark.variant)])
+@pytest.mark.variant
+@pytest.mark.parametrize("file", ["o.h5", variant("none")])
 def test_many_rows_larger_than_the_memory_of_a_rank_are_measured_and_reported(
     place: Path, file: str
 ) -> None:

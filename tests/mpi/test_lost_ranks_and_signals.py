@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from jobs import LIMIT_S, Job, Result, run, started, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import Run, read_journal, read_run
 
@@ -57,7 +58,7 @@ def rows_on_disk(place: Path) -> tuple[Run, Result]:
     ("stopped", "in_a_batch"),
     [
         (0, True),
-        pytest.param(1, False, marks=pytest.mark.variant),
+        variant(1, False),
     ],
 )
 def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
@@ -139,7 +140,7 @@ def oldest_request_from(peer: int, result: Result) -> bool:
     return re.search(line, result.err, re.M) is not None
 
 
-@pytest.mark.parametrize("killed", [pytest.param(0, marks=pytest.mark.variant), 1])
+@pytest.mark.parametrize("killed", [variant(0), 1])
 def test_a_killed_rank_ends_the_job_and_merge_joins_what_its_journals_have(
     killed: int, place: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_t_ends_the_run_after_that_time_and_keeps_the_rows(place: Path) -> None:
     assert found.fault.missing_ranks == ()
 
 
+@pytest.mark.variant
 def test_t_counts_from_the_start_of_the_processes_and_is_looked_at_before_the_first_row(
     place: Path,
 ) -> None:
@@ -232,6 +234,7 @@ def test_t_counts_from_the_start_of_the_processes_and_is_looked_at_before_the_fi
     assert "# Using devices" not in result.out
 
 
+@pytest.mark.variant
 def test_t_ends_a_run_of_batches_too_short_to_look_at_the_clock(place: Path) -> None:
     command = tcpx_mpi("run", "pair", "--ranks", "2", "--plugin", "null", "--sizes", "8", "-n", "5",
                        "-w", "0", "-N", "0", "-T", "3", "--hdf5", "none")  # fmt: skip

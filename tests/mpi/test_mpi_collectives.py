@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import Run, SideKey, read_run
 from tcpx_mpi.report import summarise_row
@@ -28,7 +29,7 @@ def with_mpi(place: Path, name: str, *options: str) -> tuple[str, Run]:
 
 
 @pytest.mark.parametrize(
-    ("name", "call"), [("all_reduce", "MPI_Allreduce"), ("all_gather", "MPI_Allgather")]
+    ("name", "call"), [("all_reduce", "MPI_Allreduce"), variant("all_gather", "MPI_Allgather")]
 )
 def test_a_program_is_one_call_of_mpi_with_right_elements(
     name: str, call: str, place: Path
@@ -47,6 +48,7 @@ def test_a_program_is_one_call_of_mpi_with_right_elements(
     assert f"{ratio.ratio:.3f}" in out
 
 
+@pytest.mark.variant
 def test_what_mpi_cannot_reduce_has_no_figures_of_it_and_says_why(place: Path) -> None:
     out, found = with_mpi(place, "all_reduce", "-d", "half", "-o", "all")
     assert "n/a for half (MPI has no such type) and avg, mulsum (MPI has no such operation)" in out

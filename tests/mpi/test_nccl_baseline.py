@@ -12,6 +12,7 @@ import pytest
 from jobs import Result, run, tcpx_mpi
 from nccl_by_sockets import FAULT_VARIABLE
 from turns import assert_turns_were_taken
+from variants import variant
 
 from tcpx_mpi.baselines.nccl import BACKEND_VARIABLE
 from tcpx_mpi.records import PHASES, Row, Run, SideKey, read_run
@@ -73,11 +74,11 @@ def assert_same_shape(row: Row, baseline: Row) -> None:
 @pytest.mark.parametrize(
     ("pattern", "ranks", "options", "names"),
     [
-        pytest.param("pair", 2, (), ("nccl",), marks=pytest.mark.variant),
-        pytest.param("pingpong", 2, ("-z", "1"), ("nccl",), marks=pytest.mark.variant),
-        pytest.param("ring", 3, ("--memory", "emulated"), ("nccl",), marks=pytest.mark.variant),
+        variant("pair", 2, (), ("nccl",)),
+        variant("pingpong", 2, ("-z", "1"), ("nccl",)),
+        variant("ring", 3, ("--memory", "emulated"), ("nccl",)),
         ("pair", 2, ("-m", "2", "--nccl-preset", "tuned,default"), ("nccl", "nccl_default")),
-        pytest.param("mesh", 3, ("-m", "2"), ("nccl",), marks=pytest.mark.variant),
+        variant("mesh", 3, ("-m", "2"), ("nccl",)),
     ],
 )
 def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
@@ -102,6 +103,7 @@ def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
     assert ("nccl at its best" in result.out) == (len(names) > 1)
 
 
+@pytest.mark.variant
 def test_the_header_says_what_nccl_was_given(place: Path) -> None:
     options = ("--sizes", "17", "--nccl-env", "NCCL_ALGO=Ring,Tree,NCCL_BUFFSIZE=77")
     found = complete(with_nccl(place, "ring", *options, ranks=2), place)
@@ -126,7 +128,7 @@ def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
     assert [row.wrong for row in result.rows] == [0]
 
 
-@pytest.mark.parametrize("fault", ["", f"wrong:1:{LATER}"])
+@pytest.mark.parametrize("fault", [variant(""), f"wrong:1:{LATER}"])
 def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: Path) -> None:
     options = ("-d", "bfloat16", "--sizes", "4096", "-r", "1")
     result = with_nccl(place, "gather", *options, ranks=2, fault=fault)
@@ -143,11 +145,11 @@ def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: P
 @pytest.mark.parametrize(
     ("program", "options", "fault"),
     [
-        pytest.param("all_reduce", ("-o", "all"), "", marks=pytest.mark.variant),
+        variant("all_reduce", ("-o", "all"), ""),
         ("reduce_scatter", ("-o", "mulsum", "-d", "half", "-m", "2"), f"wrong:1:{LATER}"),
-        pytest.param("all_gather", ("-m", "2"), "", marks=pytest.mark.variant),
-        pytest.param("broadcast", ("-r", "all"), "", marks=pytest.mark.variant),
-        pytest.param("reduce", ("-r", "2", "-d", "f8e4m3"), "", marks=pytest.mark.variant),
+        variant("all_gather", ("-m", "2"), ""),
+        variant("broadcast", ("-r", "all"), ""),
+        variant("reduce", ("-r", "2", "-d", "f8e4m3"), ""),
     ],
 )
 def test_a_program_is_beside_nccls_own_collective(
@@ -180,6 +182,7 @@ def test_a_program_is_beside_nccls_own_collective(
         assert "n/a for avg in floating point (NCCL divides before it adds" in result.out
 
 
+@pytest.mark.variant
 def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
     # Long enough on any machine: of less than 10 ms nothing is told.
     options = ("--sizes", "4M", "-n", "120", "--check-memory", "64M")
@@ -199,7 +202,7 @@ def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
     [
         ("die:1", 13, rf"{RANK_1}, row 1 \(17 B\), peer nccl: the companion process \d+ was ended "
                       r"by SIGKILL; it said: killed on purpose"),
-        ("error:0", 13, rf"{RANK_0}, row 1 \(17 B\), peer nccl: ncclGroup: internal error"),
+        variant("error:0", 13, rf"{RANK_0}, row 1 \(17 B\), peer nccl: ncclGroup: internal error"),
         ("hang:1", 6, r"rank [01] on \S+ \(NIC \S+\), row 1 \(17 B\), peer nccl: no progress for "
                       r"3 s; waiting for rank [01]: "),
     ],
@@ -227,10 +230,11 @@ def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
     [
         ("missing", "nccl_by_sockets", r"nccl peer, preset tuned: NCCL: needs what is not here: "
                                        r"install it"),
-        ("", "no_such_module", r".*the companion process \d+ has ended with exit code 1; it said: "
-                               r"ModuleNotFoundError: No module named 'no_such_module'"),
-        ("refused:1:0", "nccl_by_sockets", rf"{RANK_1}: nccl peer, preset tuned: "
-                                           r"ncclCommInitRank: invalid usage"),
+        variant("", "no_such_module", r".*the companion process \d+ has ended with exit code 1; it "
+                                      r"said: ModuleNotFoundError: No module named "
+                                      r"'no_such_module'"),
+        variant("refused:1:0", "nccl_by_sockets", rf"{RANK_1}: nccl peer, preset tuned: "
+                                                  r"ncclCommInitRank: invalid usage"),
     ],
     ids=["no NCCL", "no module", "refuses to connect"],
 )  # fmt: skip
@@ -253,8 +257,8 @@ def test_nccl_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
                      r"start on machines that have one"),
         (("--memory", "host"), "nccl", r"--against nccl needs the memory of GPUs, and this run has "
                                        r"--memory host \(command line --memory\): use --memory "),
-        ((), "raw,nccl", r"--against raw moves host memory and nccl a GPU's: compare with them in "
-                         r"two runs"),
+        variant((), "raw,nccl", r"--against raw moves host memory and nccl a GPU's: compare with "
+                                r"them in two runs"),
     ],
     ids=["no GPU", "host memory", "beside raw"],
 )  # fmt: skip

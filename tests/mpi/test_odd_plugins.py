@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jobs import Result, mpirun, run, tcpx_mpi
 from refplugin_build import build
+from variants import variant
 
 from tcpx_mpi.plugin.find import bundled_dir
 
@@ -33,10 +34,7 @@ def require_one_line(result: Result, code: int, said: str) -> None:
     assert "Traceback" not in result.err, result.text
 
 
-VARIANT_NAMES = [
-    pytest.param(mode, marks=pytest.mark.variant)
-    for mode in ("no name", "long name", "binary device")
-]
+VARIANT_NAMES = [variant(mode) for mode in ("no name", "long name", "binary device")]
 
 
 @pytest.mark.multirank
@@ -45,23 +43,13 @@ VARIANT_NAMES = [
     [
         ("load aborts", 2, "loading the plugin crashed by SIGABRT"),
         ("init aborts", 4, "init of the plugin crashed by SIGABRT"),
-        ("init crashes", 4, "init of the plugin crashed by SIGSEGV"),
-        pytest.param(
-            "init is killed",
-            4,
-            "init of the plugin ended its process by SIGKILL",
-            marks=pytest.mark.variant,
-        ),
-        ("init exits", 4, "init of the plugin ended this process by exit(0)"),
+        variant("init crashes", 4, "init of the plugin crashed by SIGSEGV"),
+        variant("init is killed", 4, "init of the plugin ended its process by SIGKILL"),
+        variant("init exits", 4, "init of the plugin ended this process by exit(0)"),
         ("properties fail", 4, "plugin call getProperties returned 2 (system error): device 0"),
-        pytest.param(
-            "properties crash",
-            4,
-            "the devices of the plugin crashed by SIGABRT",
-            marks=pytest.mark.variant,
-        ),
-        ("no init", 4, "has no init"),
-        pytest.param("no isend", 4, "has no isend", marks=pytest.mark.variant),
+        variant("properties crash", 4, "the devices of the plugin crashed by SIGABRT"),
+        variant("no init", 4, "has no init"),
+        variant("no isend", 4, "has no isend"),
         ("no test, close_recv", 4, "has no test, closeRecv"),
     ],
 )
@@ -76,13 +64,9 @@ def test_a_plugin_that_does_not_come_up_is_one_line(
     ("mode", "said"),
     [
         ("init aborts", "has crashed by SIGABRT"),
-        pytest.param("init crashes", "has crashed by SIGSEGV", marks=pytest.mark.variant),
-        ("init exits", "has ended this process by exit(0)"),
-        pytest.param(
-            "properties fail",
-            "plugin call getProperties returned 2 (system error): device 0",
-            marks=pytest.mark.variant,
-        ),
+        variant("init crashes", "has crashed by SIGSEGV"),
+        variant("init exits", "has ended this process by exit(0)"),
+        variant("properties fail", "plugin call getProperties returned 2 (system error): device 0"),
     ],
 )
 def test_one_that_does_so_in_ranks_alone_is_named_by_a_rank(
@@ -94,7 +78,7 @@ def test_one_that_does_so_in_ranks_alone_is_named_by_a_rank(
 
 
 @pytest.mark.multirank
-@pytest.mark.parametrize("mode", ["", "binary name", *VARIANT_NAMES])
+@pytest.mark.parametrize("mode", [variant(""), "binary name", *VARIANT_NAMES])
 def test_a_plugin_may_call_itself_and_its_devices_what_it_likes(
     mode: str, odd: str, place: Path
 ) -> None:
@@ -109,7 +93,7 @@ def test_a_plugin_may_call_itself_and_its_devices_what_it_likes(
     [
         ("device name changes", "device 0: its name changes from "),
         *(
-            pytest.param(mode, said, marks=pytest.mark.variant)
+            variant(mode, said)
             for mode, said in (
                 ("device name=", "device 0: its name is empty or NULL: its number is used"),
                 ("device name=NULL", "device 0: its name is empty or NULL: its number is used"),
@@ -134,7 +118,7 @@ def test_what_cannot_be_of_a_device_is_told_and_the_run_goes_on(
 
 
 @pytest.mark.multirank
-@pytest.mark.parametrize("count", [pytest.param("-1", marks=pytest.mark.variant), "1000000000"])
+@pytest.mark.parametrize("count", [variant("-1"), "1000000000"])
 def test_a_number_of_devices_that_cannot_be_is_one_line(count: str, odd: str, place: Path) -> None:
     result = ran(place, f"devices={count}", *RUN, "--plugin", odd)
     require_one_line(result, 4, f"says that it has {count} devices, where 0 to 1024 can be")
@@ -142,8 +126,8 @@ def test_a_number_of_devices_that_cannot_be_is_one_line(count: str, odd: str, pl
 
 @pytest.fixture(
     params=[
-        pytest.param(100, marks=pytest.mark.variant),
-        pytest.param(4096, marks=pytest.mark.variant),
+        variant(100),
+        variant(4096),
         60_000,
     ]
 )

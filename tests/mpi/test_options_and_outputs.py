@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs import Result, mpirun, run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import Run, read_run
 
@@ -71,6 +72,7 @@ def test_c_0_claims_no_checked_bandwidth(place: Path) -> None:
     assert not any(row.checked.any() for row in found.rows)
 
 
+@pytest.mark.variant
 def test_z_1_starts_every_iteration_together(place: Path) -> None:
     result, found = ran(place, "ring", *SMALL, "-z", "1")
     assert found.header.mode == "synchronised"
@@ -94,7 +96,7 @@ def test_n_2_measures_all_sizes_twice(place: Path) -> None:
 
 @pytest.mark.parametrize(
     "average",
-    [pytest.param(0, marks=pytest.mark.variant), 1, pytest.param(2, marks=pytest.mark.variant), 3],
+    [variant(0), 1, variant(2), variant(3)],
 )
 def test_a_averages_over_the_ranks_that_receive(average: int, place: Path) -> None:
     result, found = ran(place, "ring", "--sizes", "64K", "-n", "10", "-a", str(average), ranks=3)
@@ -203,6 +205,7 @@ def test_report_prints_the_table_that_the_run_printed(place: Path) -> None:
     assert report.out == result.out
 
 
+@pytest.mark.variant
 def test_under_a_users_own_mpirun_the_file_has_a_name_of_its_own(place: Path) -> None:
     command = mpirun(2, "run", "pair", "--plugin", "softtcpx", "--sizes", "1K", "-n", "2")
     result = run(command, place, {"TMPDIR": str(place / "spool")})
@@ -216,7 +219,7 @@ def test_under_a_users_own_mpirun_the_file_has_a_name_of_its_own(place: Path) ->
 # --- Gates and failures --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("limit", "code"), [("0.000001", 0), ("1000", 9)])
+@pytest.mark.parametrize(("limit", "code"), [variant("0.000001", 0), ("1000", 9)])
 def test_a_minimum_bandwidth_is_a_gate_that_fails_closed(
     limit: str, code: int, place: Path
 ) -> None:

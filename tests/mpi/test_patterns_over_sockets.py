@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import Result, TableRow, available_memory_bytes, run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import PHASES, Row, Run, SideKey, read_run
 
@@ -63,20 +64,20 @@ def assert_table_row_follows_from_samples(table: TableRow, row: Row, run: Run) -
 @pytest.mark.parametrize(
     ("pattern", "ranks", "channels", "chunk"),
     [
-        pytest.param("pair", 2, 1, "1K", marks=pytest.mark.variant),
+        variant("pair", 2, 1, "1K"),
         ("pair", 2, 3, "2M"),
-        pytest.param("pair", 4, 3, "1K", marks=pytest.mark.variant),
-        pytest.param("pingpong", 2, 3, "1K", marks=pytest.mark.variant),
+        variant("pair", 4, 3, "1K"),
+        variant("pingpong", 2, 3, "1K"),
         ("pingpong", 2, 1, "2M"),
-        pytest.param("pingpong", 4, 1, "1K", marks=pytest.mark.variant),
-        pytest.param("ring", 2, 1, "2M", marks=pytest.mark.variant),
-        pytest.param("ring", 3, 3, "1K", marks=pytest.mark.variant),
-        pytest.param("ring", 5, 1, "1K", marks=pytest.mark.variant),
-        ("ring", 5, 3, "2M"),
-        ("mesh", 2, 3, "2M"),
-        pytest.param("mesh", 3, 1, "1K", marks=pytest.mark.variant),
+        variant("pingpong", 4, 1, "1K"),
+        variant("ring", 2, 1, "2M"),
+        variant("ring", 3, 3, "1K"),
+        variant("ring", 5, 1, "1K"),
+        variant("ring", 5, 3, "2M"),
+        variant("mesh", 2, 3, "2M"),
+        variant("mesh", 3, 1, "1K"),
         ("mesh", 5, 3, "1K"),
-        pytest.param("mesh", 5, 1, "2M", marks=pytest.mark.variant),
+        variant("mesh", 5, 1, "2M"),
     ],
 )
 def test_a_pattern_moves_every_byte_of_every_size_and_keeps_every_sample(
@@ -109,6 +110,7 @@ def test_a_pattern_moves_every_byte_of_every_size_and_keeps_every_sample(
     assert list((place / "spool").iterdir()) == [], "journals of a run that is whole"
 
 
+@pytest.mark.variant
 def test_a_ping_pong_takes_turns_with_itself_beside_a_mesh(place: Path) -> None:
     options = ("--sizes", "0,17,300001", "--load", "100003", "-n", "16", "-w", "2")
     result, found = measured(place, "loaded_pingpong", *options, ranks=2)
@@ -127,6 +129,7 @@ def test_a_ping_pong_takes_turns_with_itself_beside_a_mesh(place: Path) -> None:
             assert (side.samples["iteration"][:, : whole.shape[1]] < whole).all()
 
 
+@pytest.mark.variant
 def test_iterations_of_a_batch_follow_each_other_without_a_gap(place: Path) -> None:
     _, found = measured(place, "ring", "--sizes", "64K", "-n", "50", ranks=2)
     row = found.rows[0]

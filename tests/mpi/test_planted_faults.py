@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from jobs import Result, mpirun, run, started, tcpx_mpi
 from refplugin_build import build
+from variants import variant
 
 from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.records import read_run
@@ -81,7 +82,7 @@ def ended(
 
 
 def calls(quick: tuple[str, ...]) -> list[object]:
-    return [c if c in quick else pytest.param(c, marks=pytest.mark.variant) for c in CALLS]
+    return [c if c in quick else variant(c) for c in CALLS]
 
 
 @pytest.mark.parametrize("call", calls(QUICK))
@@ -106,7 +107,7 @@ def test_a_call_that_never_returns_on_any_rank_is_named_with_the_plugins_words(
         assert len(read_run(str(place / "o.h5")).rows) == 1
 
 
-@pytest.mark.parametrize("how", ["--ranks", pytest.param("mpirun", marks=pytest.mark.variant)])
+@pytest.mark.parametrize("how", ["--ranks", variant("mpirun")])
 @pytest.mark.parametrize("call", calls(()))
 def test_a_call_that_spins_on_one_rank_ends_all_with_its_name(
     call: str, how: str, planted: str, place: Path
@@ -134,10 +135,9 @@ def test_a_rank_that_was_stopped_in_a_call_is_named_within_the_deadline_of_its_p
     ("call", "what", "how"),
     [
         ("closeRecv", "abort", "has crashed by SIGABRT in closeRecv"),
-        pytest.param("regMr", "abort", "crashed by SIGABRT in regMr", marks=pytest.mark.variant),
-        pytest.param(
-            "closeSend", "exit", "ended this process by exit(0) in closeSend",
-            marks=pytest.mark.variant,
+        variant("regMr", "abort", "crashed by SIGABRT in regMr"),
+        variant(
+            "closeSend", "exit", "ended this process by exit(0) in closeSend"
         ),
     ],
 )  # fmt: skip

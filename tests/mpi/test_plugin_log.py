@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jobs import Result, run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.records import read_run
 
@@ -30,7 +31,7 @@ def like_tcpx(place: Path, *options: str, **variables: str) -> Result:
     return run(command, place, {"SOFTTCPX_LIKE": "tcpx-3.1.9", **variables})
 
 
-@pytest.mark.parametrize("stalls", [False, True])
+@pytest.mark.parametrize("stalls", [variant(False), True])
 def test_a_warning_that_repeats_is_printed_three_times_then_counted(
     stalls: bool, place: Path
 ) -> None:
@@ -47,7 +48,7 @@ def test_a_warning_that_repeats_is_printed_three_times_then_counted(
     assert {str(count + 3).rstrip("0") for count in counts[:-1]} == {"1"}  # the last: at the end
 
 
-@pytest.mark.parametrize(("subsystems", "shown"), [("NET", True), ("^INIT,NET", False)])
+@pytest.mark.parametrize(("subsystems", "shown"), [("NET", True), variant("^INIT,NET", False)])
 def test_info_lines_are_those_of_the_subsystems_that_were_asked_for(
     subsystems: str, shown: bool, place: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from jobs import LIMIT_S, mpirun, run, tcpx_mpi
 from nccl_tests_output import read_document, read_text
+from variants import variant
 
 from tcpx_mpi import patterns
 from tcpx_mpi.config.options import OPERATIONS, TYPES
@@ -27,9 +28,7 @@ WITHOUT_IN_PLACE = ("alltoall", "alltoallv")
     "name",
     [
         # What others do these do, too: they reduce, and have blocks of sizes of their own.
-        name
-        if name in ("all_reduce", "alltoallv")
-        else pytest.param(name, marks=pytest.mark.variant)
+        name if name in ("all_reduce", "alltoallv") else variant(name)
         for name in patterns.PROGRAMS
     ],
 )
@@ -112,9 +111,7 @@ def test_a_matrix_says_how_much_goes_where(place: Path) -> None:
     assert row.out_of_place.wrong == 0
 
 
-@pytest.mark.parametrize(
-    "algo", [pytest.param("ring", marks=pytest.mark.variant), "doubling", "auto"]
-)
+@pytest.mark.parametrize("algo", [variant("ring"), variant("doubling"), "auto"])
 def test_the_algorithm_stands_in_the_row(algo: str, place: Path) -> None:
     measured = run(
         tcpx_mpi(
@@ -165,7 +162,11 @@ sys.exit(cli.main(sys.argv[1:]))
 
 @pytest.mark.parametrize(
     ("what", "name"),
-    [("operand", "all_reduce"), ("block", "all_reduce"), ("dependency", "all_gather")],
+    [
+        ("operand", "all_reduce"),
+        variant("block", "all_reduce"),
+        variant("dependency", "all_gather"),
+    ],
 )
 def test_a_run_sees_what_is_broken_and_names_the_first_wrong_element(
     what: str, name: str, place: Path

@@ -30,6 +30,7 @@ def small(words: list[str]) -> list[str]:
     return words
 
 
+@pytest.mark.variant
 def test_every_command_of_readme_does_what_it_says(place: Path) -> None:
     assert [command.partition("tcpx-mpi ")[2].split()[0] for command in COMMANDS] == [
         "run", "run", "run", "report", "run", "ab", "plugins"

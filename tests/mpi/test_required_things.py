@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from variants import variant
 
 TESTS = Path(__file__).resolve().parent.parent
 
@@ -31,17 +32,16 @@ def test_of_the_environment():
 @pytest.mark.parametrize(
     ("required", "code", "summary"),
     [
-        (None, 0, "1 passed, 2 skipped"),
+        variant(None, 0, "1 passed, 2 skipped"),
         ("mpi", 0, "1 passed, 2 skipped"),
-        ("mpi, netns", 1, "1 failed, 1 passed, 1 skipped"),
+        variant("mpi, netns", 1, "1 failed, 1 passed, 1 skipped"),
         ("netns,compiler", 1, "1 failed, 1 passed, 1 error"),
     ],
 )
 def test_a_skip_for_lack_of_a_required_thing_fails(
     required: str | None, code: int, summary: str, tmp_path: Path
 ) -> None:
-    for shared in ("conftest.py", "variants.py"):
-        shutil.copy(TESTS / shared, tmp_path)
+    shutil.copy(TESTS / "conftest.py", tmp_path)
     folder = tmp_path / "mpi"  # a name that pytest-mpi takes for its marker
     folder.mkdir()
     (folder / "test_skips.py").write_text(SKIPS)

@@ -52,6 +52,7 @@ def test_a_launch_that_fails_ends_the_series_with_its_code_and_what_there_is(pla
     assert "# kept: launch 1, as far as it came, in o.h5\n" in result.err
 
 
+@pytest.mark.variant
 def test_a_launch_that_fails_in_mid_row_names_no_file_but_that_of_the_series(place: Path) -> None:
     trap = {"SOFTTCPX_TRAP_ERROR_AT": "90"}
     options = ("--sizes", "8,1K", "-n", "50", "--runs", "2")

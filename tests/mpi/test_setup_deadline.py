@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from jobs import GONE_S, Job, started, tcpx_mpi
 from refplugin_build import build
+from variants import variant
 
 from tcpx_mpi.plugin.find import bundled_dir
 
@@ -55,7 +56,7 @@ def process_of(job: Job, rank: int) -> int:
 @pytest.mark.parametrize(
     "where",
     [
-        pytest.param({}, id="tried", marks=pytest.mark.variant),
+        variant({}, id="tried"),
         pytest.param({"ODD_IN_RANKS": "1"}, id="in ranks"),
     ],
 )
@@ -103,7 +104,8 @@ def test_the_first_signal_ends_a_set_up_of_which_all_ranks_are_stopped(
     assert result.code == 130, result.text
 
 
-@pytest.mark.parametrize("command", [pytest.param("smoke", marks=pytest.mark.variant), "selftest"])
+@pytest.mark.variant
+@pytest.mark.parametrize("command", [variant("smoke"), "selftest"])
 def test_other_commands_of_ranks_have_the_deadline_too(command: str, place: Path) -> None:
     with started(launched(command, "--setup-timeout", LIMIT), place) as job:
         stop_at(job, 1, "")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from jobs import Job, Result, mpirun, started, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -25,10 +26,10 @@ def require_one_line(result: Result, said: str) -> None:
     assert "Traceback" not in result.err, result.text
 
 
-@pytest.mark.parametrize("how", ["--ranks", "mpirun"])
+@pytest.mark.parametrize("how", [variant("--ranks"), "mpirun"])
 @pytest.mark.parametrize(
     ("rank", "number"),
-    [(1, signal.SIGTERM), pytest.param(2, signal.SIGINT, marks=pytest.mark.variant)],
+    [(1, signal.SIGTERM), variant(2, signal.SIGINT)],
 )
 def test_a_rank_that_gets_a_signal_alone_is_named_by_all(
     how: str, rank: int, number: signal.Signals, place: Path
@@ -43,7 +44,7 @@ def test_a_rank_that_gets_a_signal_alone_is_named_by_all(
     assert f"it was sent to process {pid} by process {os.getpid()} of its node" in result.err
 
 
-@pytest.mark.parametrize("how", [pytest.param("--ranks", marks=pytest.mark.variant), "mpirun"])
+@pytest.mark.parametrize("how", [variant("--ranks"), "mpirun"])
 def test_rank_0_that_gets_it_alone_says_so(how: str, place: Path) -> None:
     with started(launched(how), place) as job:
         job.send_rank(0, signal.SIGTERM)
@@ -58,9 +59,7 @@ def mpirun_of(job: Job) -> int:
     return int(stat.rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.variant)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, variant(signal.SIGINT)])
 def test_an_mpirun_of_ours_that_gets_a_signal_is_no_defect(
     number: signal.Signals, place: Path
 ) -> None:
@@ -72,9 +71,7 @@ def test_an_mpirun_of_ours_that_gets_a_signal_is_no_defect(
     require_one_line(result, "interrupted by signal")
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.variant), signal.SIGINT]
-)
+@pytest.mark.parametrize("number", [variant(signal.SIGTERM), signal.SIGINT])
 def test_a_users_own_mpirun_that_gets_a_signal_shows_the_line_of_rank_0(
     number: signal.Signals, place: Path
 ) -> None:

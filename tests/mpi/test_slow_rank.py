@@ -99,6 +99,7 @@ def test_a_slowed_rank_is_named_by_a_mesh(place: Path) -> None:
     assert min(time for link, time in times.items() if 2 in link) >= WAITS * SLOW_US * 1e3 / 2
 
 
+@pytest.mark.variant
 def test_every_way_is_in_the_matrix_and_every_byte_right(place: Path) -> None:
     result = run(tcpx_mpi(*PAIRS, "--ranks", "4", "--strict"), place)
     # A busy machine may put figures in doubt.

@@ -34,6 +34,7 @@ def test_a_row_ends_when_its_interval_is_narrow_enough(place: Path) -> None:
     assert "Not narrow" not in result.out
 
 
+@pytest.mark.variant
 def test_a_row_that_stays_wide_ends_in_time_and_says_how_wide(place: Path) -> None:
     result, row = ran(place, "--ci", "0.000001", "--max-time", "200ms")
     assert row.ended_by == "max-time"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from jobs import mpirun, run, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -57,8 +58,19 @@ STARTS: dict[str, Callable[[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("environ", [THREADS, RETRY], ids=["threads", "retry"])
+@pytest.mark.parametrize(
+    ("environ", "start"),
+    [
+        pytest.param(THREADS, "run", id="threads-run"),
+        pytest.param(THREADS, "rank", id="threads-rank"),
+        variant(THREADS, "smoke", id="threads-smoke"),
+        variant(THREADS, "session", id="threads-session"),
+        variant(RETRY, "run", id="retry-run"),
+        variant(RETRY, "rank", id="retry-rank"),
+        variant(RETRY, "smoke", id="retry-smoke"),
+        pytest.param(RETRY, "session", id="retry-session"),
+    ],
+)
 def test_a_fatal_value_is_one_line_and_exit_2(
     start: str, environ: dict[str, str], tcpx: str, place: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import SLOTS, Result, run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.patterns.moe_shape import shape_of
 from tcpx_mpi.patterns.routing import Routing, counts_of
@@ -50,6 +51,7 @@ def assert_each_iteration_had_its_own_matrix(found: Run, skew: str, ranks: int) 
         assert (side.wrong == 0).all()
 
 
+@pytest.mark.variant
 def test_experts_beside_raw_tcp_and_mpi_over_the_same_matrices(place: Path) -> None:
     result, found = measured(
         place, "moe", "--moe", SHAPE, "--skew", "zipf", "--against", "raw,mpi", ranks=4
@@ -65,14 +67,12 @@ def test_experts_beside_raw_tcp_and_mpi_over_the_same_matrices(place: Path) -> N
 
 @pytest.mark.parametrize(("ranks", "memory", "skew", "more"), [
     (3, "emulated", "idle", ["-z", "1"]),
-    *(pytest.param(*each, marks=pytest.mark.variant) for each in (
-        (2, "host", "bursts", []),
-        (2, "emulated", "ragged", ["--progress-threads", "2"]),
-        (3, "host", "hot-expert", []),
-        (4, "emulated", "rotating", []),
-        (8, "host", "hot-rank", ["-z", "1"]),
-        (8, "emulated", "balanced", ["--trace", "8"]),
-    )),
+    variant(2, "host", "bursts", []),
+    variant(2, "emulated", "ragged", ["--progress-threads", "2"]),
+    variant(3, "host", "hot-expert", []),
+    variant(4, "emulated", "rotating", []),
+    variant(8, "host", "hot-rank", ["-z", "1"]),
+    variant(8, "emulated", "balanced", ["--trace", "8"]),
 ])  # fmt: skip
 def test_every_byte_is_right_with_any_skew(
     place: Path, ranks: int, memory: str, skew: str, more: list[str]
@@ -83,6 +83,7 @@ def test_every_byte_is_right_with_any_skew(
     assert_each_iteration_had_its_own_matrix(found, skew, ranks)
 
 
+@pytest.mark.variant
 def test_matrices_take_turns_in_iterations_or_in_rows(place: Path) -> None:
     (place / "dense.txt").write_text("0 1 1\n2 0 1\n1 1 0\n")
     (place / "table.txt").write_text("0 0 4 0 0 0 0 0 0\n0 2 0 0 0 0 0 0 0\n")
@@ -111,7 +112,7 @@ def test_a_row_each_has_the_matrices_in_their_order(place: Path) -> None:
     assert sent == [[1024 * ITERS] * 2, [4096 * ITERS, 0], [0, 2048 * ITERS]]
 
 
-@pytest.mark.parametrize("memory", ["host", pytest.param("emulated", marks=pytest.mark.variant)])
+@pytest.mark.parametrize("memory", ["host", variant("emulated")])
 def test_an_incast_beside_a_mesh_tells_each_sender_apart(place: Path, memory: str) -> None:
     result, found = measured(
         place, "incast", "--senders", "2", "-r", "1", "--background", "4K", "--stagger", "2ms",
@@ -127,6 +128,7 @@ def test_an_incast_beside_a_mesh_tells_each_sender_apart(place: Path, memory: st
     assert "# Fairness             : 64 KiB: " in result.out
 
 
+@pytest.mark.variant
 def test_buffers_begin_where_they_are_asked_to_and_their_memory_is_told(place: Path) -> None:
     result, _ = measured(
         place, "all_reduce", "-u", "3", "-M", "--sizes", "10K", "--memory", "emulated",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -19,8 +20,7 @@ pytestmark = pytest.mark.multirank
 STALL_S = 2
 #: Of runs that come to a good end.
 IN_NO_HURRY = ("--stall-timeout", "20")
-variant = pytest.mark.variant
-both_kinds = pytest.mark.parametrize("memory", [pytest.param("host", marks=variant), "emulated"])
+both_kinds = pytest.mark.parametrize("memory", [variant("host"), "emulated"])
 
 WRONG_BYTES, STALLED, LOST_RANK, PLUGIN_FAILED, SETUP_FAILED = 5, 6, 7, 13, 4
 
@@ -55,11 +55,11 @@ def assert_refused(result: Result, code: int, text: str) -> None:
     ("memory", "traps"),
     [
         ("host", {"SIZES": 1}),
-        ("emulated", {"BUSY_NULL": 2, "DELAY": 7}),
-        pytest.param("host", {"DELAY": 50, "SIDE": "send"}, marks=variant),
-        pytest.param("host", {"BUSY_NULL": 3}, marks=variant),
+        variant("emulated", {"BUSY_NULL": 2, "DELAY": 7}),
+        variant("host", {"DELAY": 50, "SIDE": "send"}),
+        variant("host", {"BUSY_NULL": 3}),
         ("emulated", {"REORDER_AT": 8}),
-        pytest.param("emulated", {"ACCEPT_MS": 1000, "RANK": -1}, marks=variant),
+        variant("emulated", {"ACCEPT_MS": 1000, "RANK": -1}),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
@@ -94,10 +94,10 @@ def test_a_wrong_size_that_a_plugin_tells_is_an_error(place: Path) -> None:
 @pytest.mark.parametrize(
     ("memory", "side", "code", "exit_code"),
     [
-        ("host", "send", 3, PLUGIN_FAILED),
-        pytest.param("host", "recv", 99, PLUGIN_FAILED, marks=variant),
+        variant("host", "send", 3, PLUGIN_FAILED),
+        variant("host", "recv", 99, PLUGIN_FAILED),
         ("emulated", "send", 6, LOST_RANK),
-        pytest.param("emulated", "recv", 3, PLUGIN_FAILED, marks=variant),
+        variant("emulated", "recv", 3, PLUGIN_FAILED),
     ],
 )
 def test_an_error_code_of_one_message_is_named_with_rank_and_call(
@@ -112,6 +112,7 @@ def test_a_queue_that_is_smaller_than_the_window_is_an_error_of_the_plugin(place
     assert_refused(result, PLUGIN_FAILED, r"^rank 1 .*call irecv returned 3 ")
 
 
+@pytest.mark.variant
 def test_a_queue_as_large_as_the_window_is_enough(place: Path) -> None:
     options = ("--window-send", "2", "--window-recv", "2")
     assert_sound(trapped(place, "emulated", {"QUEUE": 2}, *options, *IN_NO_HURRY))
@@ -120,10 +121,10 @@ def test_a_queue_as_large_as_the_window_is_enough(place: Path) -> None:
 @pytest.mark.parametrize(
     ("trap", "side", "memory"),
     [
-        pytest.param("LOST_AT", "send", "host", marks=variant),
+        variant("LOST_AT", "send", "host"),
         ("LOST_AT", "recv", "emulated"),
-        ("STOP_AT", "send", "emulated"),
-        pytest.param("STOP_AT", "recv", "host", marks=variant),
+        variant("STOP_AT", "send", "emulated"),
+        variant("STOP_AT", "recv", "host"),
     ],
 )
 def test_a_plugin_that_stops_is_a_stall_within_the_deadline(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import shared_builds
 from build_tools import find_tool
+from variants import variant
 
 FOLDER = Path(__file__).parent
 TEST_LINE = re.compile(r"^TEST\(([a-z0-9_]+)\)", re.MULTILINE)
@@ -51,7 +52,7 @@ def test_ctest_knows_the_same_names(build: Path) -> None:
 @pytest.mark.parametrize("program", [
     "cuda_slots",
     # Each of their tests is a case of test_native, too.
-    *(pytest.param(each, marks=pytest.mark.variant)
+    *(variant(each)
       for each in ("unpack_cuda", "elements", "reduce_cuda", "nixl_gpu")),
 ])  # fmt: skip
 def test_what_is_run_on_real_gpus_can_be_run_where_there_is_one(build: Path, program: str) -> None:

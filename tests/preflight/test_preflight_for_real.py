@@ -19,6 +19,7 @@ from gpus import stand_in
 from jobs import Result, mpirun, run, tcpx_mpi
 from launcher import cluster_or_skip
 from nodes import WORK, Cluster
+from variants import variant
 
 from tcpx_mpi.plugin.find import bundled_dir
 
@@ -55,8 +56,10 @@ def test_this_machine_is_checked_and_each_finding_is_a_line(tmp_path: Path) -> N
     ("environ", "options", "check", "says", "code"),
     [
         ({"NCCL_SOCKET_IFNAME": "nosuch0"}, (), "interfaces", "which is none of", 4),
-        ({}, ("--plugin", "/nosuch/libnccl-net-x.so"), "plugin file", "no such file", 3),
-        ({"UCCL_TCPX_PLUGIN_PATH": "/nosuch.so"}, (), "plugin file", "UCCL_TCPX_PLUGIN_PATH", 3),
+        variant({}, ("--plugin", "/nosuch/libnccl-net-x.so"), "plugin file", "no such file", 3),
+        variant(
+            {"UCCL_TCPX_PLUGIN_PATH": "/nosuch.so"}, (), "plugin file", "UCCL_TCPX_PLUGIN_PATH", 3
+        ),
         ({"UCCL_TCPX_CHUNK_BYTES": "abc"}, (), "settings", "'abc' is not a size", 2),
     ],
 )

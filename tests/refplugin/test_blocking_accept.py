@@ -8,19 +8,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jobs import run, tcpx_mpi
 from refplugin_build import build
+from variants import variant
 
 HERE = Path(__file__).parent
 LIMIT_S = 120
 CONNECT = ("--connect-timeout", "20")
-
-
-def _variant(*values: object) -> Any:
-    return pytest.param(*values, marks=pytest.mark.variant)
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +28,14 @@ def blocking(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("pattern", "ranks", "abi"),
     [
-        _variant("ring", 2, 6),
-        ("mesh", 3, 9),
+        variant("ring", 2, 6),
+        variant("mesh", 3, 9),
         ("alltoall", 4, 6),
-        _variant("ring", 3, 9),
-        _variant("mesh", 4, 6),
-        _variant("pingpong", 2, 6),
-        _variant("pingpong", 4, 9),
-        _variant("alltoall", 2, 9),
+        variant("ring", 3, 9),
+        variant("mesh", 4, 6),
+        variant("pingpong", 2, 6),
+        variant("pingpong", 4, 9),
+        variant("alltoall", 2, 9),
     ],
 )
 def test_a_pattern_runs_where_each_rank_accepts_from_one_that_accepts(
@@ -82,7 +78,7 @@ def test_smoke_runs_over_it(blocking: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "abi"), [("3", 6), ("threads", 9), _variant("2", 9), _variant("threads", 6)]
+    ("processes", "abi"), [("3", 6), ("threads", 9), variant("2", 9), variant("threads", 6)]
 )
 def test_sessions_come_up_around_a_circle(processes: str, abi: int, blocking: Path) -> None:
     script = str(HERE / "circle_of_sessions.py")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from jobs import run, tcpx_mpi
 from refplugin_build import SOURCE
+from variants import variant
 
 #: Nothing, less than a word, less than a rank's share, ragged, several chunks on every channel.
 SIZES = (0, 1, 3, 4097, 100_003)
@@ -35,14 +36,14 @@ def test_the_loader_knows_it_by_its_name_and_abi(refplugin: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("pattern", "ranks", "channels", "chunk"),
     [
-        pytest.param("pair", 2, 1, "1K", marks=pytest.mark.variant),
-        ("pair", 4, 3, "4K"),
-        pytest.param("pingpong", 2, 2, "1K", marks=pytest.mark.variant),
+        variant("pair", 2, 1, "1K"),
+        variant("pair", 4, 3, "4K"),
+        variant("pingpong", 2, 2, "1K"),
         ("pingpong", 4, 1, "2M"),
-        pytest.param("ring", 2, 3, "1K", marks=pytest.mark.variant),
-        ("ring", 3, 1, "4K"),
-        pytest.param("mesh", 2, 2, "1K", marks=pytest.mark.variant),
-        pytest.param("mesh", 3, 1, "1K", marks=pytest.mark.variant),
+        variant("ring", 2, 3, "1K"),
+        variant("ring", 3, 1, "4K"),
+        variant("mesh", 2, 2, "1K"),
+        variant("mesh", 3, 1, "1K"),
         ("mesh", 4, 2, "4K"),
     ],
 )

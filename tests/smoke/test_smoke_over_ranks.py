@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from jobs import Result, mpirun, run, tcpx_mpi
+from variants import variant
 
 pytestmark = pytest.mark.multirank
 
@@ -29,9 +30,7 @@ def results(result: Result) -> dict[tuple[int, int], str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("ranks", "channels"), [(2, 1), pytest.param(3, 2, marks=pytest.mark.variant), (4, 3)]
-)
+@pytest.mark.parametrize(("ranks", "channels"), [variant(2, 1), variant(3, 2), (4, 3)])
 def test_every_pair_of_ranks_is_tried_each_way_and_right(
     ranks: int, channels: int, tmp_path: Path
 ) -> None:
@@ -65,10 +64,10 @@ def test_wrong_bytes_are_exit_code_5_and_one_line_of_error(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "environ", "size"),
     [
-        pytest.param(("--payload-bytes", "4097"), {}, "4 KiB", marks=pytest.mark.variant),
+        variant(("--payload-bytes", "4097"), {}, "4 KiB"),
         (("--payload-bytes", "100003", "--chunk", "1K"), {}, "97.66 KiB"),
-        pytest.param((), {"UCCL_TCPX_PAYLOAD_BYTES": "100"}, "100 B", marks=pytest.mark.variant),
-        (("--payload-bytes", "1"), {"UCCL_TCPX_PAYLOAD_BYTES": "100"}, "1 B"),
+        variant((), {"UCCL_TCPX_PAYLOAD_BYTES": "100"}, "100 B"),
+        variant(("--payload-bytes", "1"), {"UCCL_TCPX_PAYLOAD_BYTES": "100"}, "1 B"),
     ],
 )
 def test_the_payload_has_the_size_that_is_asked_for(

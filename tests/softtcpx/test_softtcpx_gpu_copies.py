@@ -14,6 +14,7 @@ import pytest
 from fresh_process import in_fresh_process
 from gpu import Driver, GpuPair, only_the_fake_driver
 from net_v7 import SLOTS, SUCCESS, SYSTEM, Net, until
+from variants import variant
 
 KIB = 1024
 COPY = "cuMemcpyDtoHAsync"
@@ -35,8 +36,8 @@ pytestmark = [
         # The ring is as small as can be: copies of all lengths go round its end.
         {"SOFTTCPX_COPIES": "2"},
         {"NCCL_NSOCKS_PERTHREAD": "4", "SOFTTCPX_FRAGMENTS": "random"},
-        {**WORKER, "NCCL_NSOCKS_PERTHREAD": "3"},
-        {**WORKER, **NARROW, "SOFTTCPX_COPIES": "2"},
+        variant({**WORKER, "NCCL_NSOCKS_PERTHREAD": "3"}),
+        variant({**WORKER, **NARROW, "SOFTTCPX_COPIES": "2"}),
         {**WORKER, "SOFTTCPX_SPIN_US": "0", "SOFTTCPX_DIRECT_SOCKETS": "0",
          "SOFTTCPX_COPIES": "64"},
         {**WORKER, "NCCL_DYNAMIC_CHUNK_SIZE": "150001", "SOFTTCPX_COPIES": "3"},

@@ -12,10 +12,11 @@ import refplugin_build
 import verdicts
 from conform_command import conform
 from tap_files import bundled
+from variants import variant
 
 
 @pytest.mark.parametrize(("memory", "abi"), [
-    ("host", 6), ("emulated", 12), pytest.param("host", 9, marks=pytest.mark.variant),
+    ("host", 6), ("emulated", 12), variant("host", 9),
 ])  # fmt: skip
 def test_the_verdicts_are_those_without_the_tap(memory: str, abi: int, tmp_path: Path) -> None:
     found = conform(

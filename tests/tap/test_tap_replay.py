@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from invented_tap import Message, write_job
 from jobs import run, tcpx_mpi
+from variants import variant
 
 from tcpx_mpi.tap.recording import read_recording
 
@@ -27,7 +28,7 @@ def by_peer(folder: Path) -> dict[tuple[int, int], list[list[int]]]:
     return {way: list(lanes.values()) for way, lanes in found.items()}
 
 
-@pytest.mark.parametrize("pattern", ["ring", pytest.param("alltoall", marks=pytest.mark.variant)])
+@pytest.mark.parametrize("pattern", ["ring", variant("alltoall")])
 def test_a_replay_moves_the_same_bytes_by_peer_and_in_order(pattern: str, place: Path) -> None:
     def through_the_tap(folder: str, *arguments: str) -> dict[tuple[int, int], list[list[int]]]:
         environ = {"TCPX_TAP_PLUGIN": "softtcpx", "TCPX_TAP_DIR": str(place / folder)}

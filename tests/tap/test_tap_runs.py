@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jobs import run, tcpx_mpi
 from tap_files import bundled
+from variants import variant
 
 from tcpx_mpi.tap.file import files_of, read_tap
 from tcpx_mpi.tap.joined import read_job
@@ -25,7 +26,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize(("pattern", "through"), [
-    ("ring", "tap"), pytest.param("alltoall", "tap", marks=pytest.mark.variant),
+    ("ring", "tap"), variant("alltoall", "tap"),
 ])  # fmt: skip
 def test_the_files_have_every_way_its_bytes_and_their_order(
     pattern: str, through: str, place: Path

@@ -11,7 +11,6 @@ from pathlib import Path
 import needs
 import pytest
 import suites
-import variants
 from suites import SUITES, TESTS, Suite
 
 
@@ -123,20 +122,8 @@ def _program(path: Path, body: str = "") -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("path", sorted({path for path, _ in variants.tests()}))
-def test_a_variant_is_a_test_that_there_is_and_some_suite_runs_it(path: str) -> None:
-    text = (TESTS / path).read_text()
-    for name in (name for found, name in variants.tests() if found == path):
-        assert f"def {name}(" in text
-    suites_with_all = (SUITES[name].pytest for name in ("variants", "browser", "conform"))
-    assert path.split("/")[0] in {each for arguments in suites_with_all for each in arguments}
-
-
-def test_of_a_variants_parameters_those_are_meant_that_match() -> None:
-    test = "tests/mpi/test_abi_versions.py::test_every_byte_arrives_by_every_version_of_the_table"
-    assert [variants.is_variant(f"{test}[{each}]") for each in ("9-host-3", "19-host-3")] == [
-        True, False,
-    ]  # fmt: skip
-    assert not variants.is_variant(test)
-    assert variants.is_variant("tests/mpi/test_long_rows.py::test_many_rows_larger_than_the_memory"
-                               "_of_a_rank_are_measured_and_reported[o.h5]")  # fmt: skip
+def test_some_suite_runs_the_variants_of_a_folder() -> None:
+    files = {path for path in TESTS.rglob("test_*.py") if "variant" in path.read_text()}
+    folders = {path.relative_to(TESTS).parts[0] for path in files - {Path(__file__)}}
+    suites_with_all = (suite.pytest for suite in SUITES.values() if "-m" in suite.pytest)
+    assert folders <= {each for arguments in suites_with_all for each in arguments}

@@ -14,6 +14,7 @@ import pytest
 from jobs import Result, mpirun, run, started, tcpx_mpi
 from launcher import Launcher, cluster_or_skip
 from nodes import WORK, Cluster
+from variants import variant
 
 from tcpx_mpi.records import Run, read_run
 
@@ -58,8 +59,8 @@ def assert_all_moved(done: Run, operation: str, initiators: int, targets: int, b
     ("operation", "initiators", "targets", "options"),
     [
         ("write", 2, 2, ("--batch", "2", "--threads", "2")),
-        pytest.param("read", 1, 3, ("--descriptors", "5"), marks=pytest.mark.variant),
-        pytest.param("write", 3, 1, (), marks=pytest.mark.variant),
+        variant("read", 1, 3, ("--descriptors", "5")),
+        variant("write", 3, 1, ()),
     ],
 )
 def test_every_initiator_reaches_every_target_with_every_byte(
@@ -161,14 +162,8 @@ def test_a_rank_that_is_killed_is_named_and_its_agents_end_with_it(place: Path) 
     ("options", "text"),
     [
         (("--targets", "2"), "name rank 2, and mpirun started 2 (0 to 1): start more, or name"),
-        pytest.param(
-            ("--initiators", "0-1", "--targets", "1"),
-            "overlap in rank 1: a rank asks or is",
-            marks=pytest.mark.variant,
-        ),
-        pytest.param(
-            ("--op", "copy"), "'copy' is not one of 'read', 'write'", marks=pytest.mark.variant
-        ),
+        variant(("--initiators", "0-1", "--targets", "1"), "overlap in rank 1: a rank asks or is"),
+        variant(("--op", "copy"), "'copy' is not one of 'read', 'write'"),
     ],
 )
 def test_under_mpirun_a_mistake_is_one_line_of_one_rank(

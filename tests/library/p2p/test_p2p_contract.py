@@ -26,6 +26,7 @@ from p2p_drivers import (
     Driver,
     Start,
 )
+from variants import variant
 
 CHUNK = 1024
 MODES = ("caller", "thread")
@@ -107,6 +108,7 @@ def test_unknown_memory_is_named_and_a_bad_place_with_its_numbers(driver: Driver
     assert driver.does("complete t") == driver.does("complete r") == "1"
 
 
+@pytest.mark.parametrize("driver", ["c++", variant("c"), variant("python")], indirect=True)
 @pytest.mark.parametrize(("sent", "expected"), [(300_000, 500_000), (0, 500), (10, 1000)])
 def test_a_message_shorter_than_its_receive_is_wrong_bytes(
     driver: Driver, sent: int, expected: int

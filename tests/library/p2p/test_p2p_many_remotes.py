@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from p2p_drivers import (
     Driver,
     Start,
 )
+from variants import variant, variants_where
 
 CHUNK = 512
 LIMIT_S = 30.0
@@ -29,6 +31,7 @@ def language(request: pytest.FixtureRequest) -> str:
 
 #: Of a test: NIXL keeps this promise too.
 AND_NIXL = pytest.mark.parametrize("language", ["c++", "c", "nixl"], indirect=True)
+C_IS_A_VARIANT = pytest.mark.parametrize("language", ["c++", variant("c")], indirect=True)
 
 
 @pytest.fixture(params=["caller", "thread"])
@@ -50,7 +53,14 @@ def meet(driver: Driver, name: str) -> None:
     driver.does(f"transfer hub t{name} {name}")
 
 
-@AND_NIXL
+@pytest.mark.parametrize(
+    ("hub", "language"),
+    variants_where(
+        lambda mode, language: mode == "thread" and language == "c",
+        itertools.product(("caller", "thread"), ("c++", "c", "nixl")),
+    ),
+    indirect=True,
+)
 def test_one_memory_goes_to_many_remotes_and_from_them(hub: Driver) -> None:
     hub.does("register hub m 15000", "fill m 0 5000 9")
     for name in ("x", "y", "z"):
@@ -66,6 +76,7 @@ def test_one_memory_goes_to_many_remotes_and_from_them(hub: Driver) -> None:
         assert hub.does(f"check m {5000 * number} 5000 {number}") == ""
 
 
+@C_IS_A_VARIANT
 def test_memory_that_one_remote_uses_stays_with_all(hub: Driver) -> None:
     hub.does("register hub m 5000", "fill m 0 5000 3", "recv tz m 0 5000")
     hub.refuses("deregister hub m", MEMORY_IN_USE)
@@ -78,6 +89,7 @@ def descriptors(driver: Driver) -> int:
     return len(list(Path(f"/proc/{driver.process.pid}/fd").iterdir()))
 
 
+@C_IS_A_VARIANT
 @pytest.mark.parametrize("mode", ["caller", "thread"])
 def test_remotes_that_nobody_connected_to_give_back_what_they_have_open(
     language: str, start: Start, mode: str
@@ -99,11 +111,13 @@ def test_remotes_that_nobody_connected_to_give_back_what_they_have_open(
     assert descriptors(driver) == before
 
 
+@C_IS_A_VARIANT
 def test_who_closes_a_remote_is_lost_to_it(hub: Driver) -> None:
     hub.does("recv rx mx 0 5000", "leave hub x")
     hub.refuses("wait rx 20", REMOTE_LOST)
 
 
+@C_IS_A_VARIANT
 def test_a_remote_that_is_failed_leaves_the_others_alone(hub: Driver) -> None:
     hub.does("register hub m 5000", "recv ty m 0 5000", "fail hub y on-purpose")
     assert "remote 'y': on-purpose" in hub.refuses("wait ty 20", REMOTE_FAILED)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run, started
+from variants import variant
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TWO = [sys.executable, str(EXAMPLES / "two_processes.py")]
@@ -38,7 +39,7 @@ def test_what_two_processes_does_not_understand_it_answers_with_its_usage(tmp_pa
 
 
 @pytest.mark.multirank
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, variant(2), 3])
 def test_hello_from_each_rank_to_the_next(ranks: int, mpirun_path: str, tmp_path: Path) -> None:
     hello = [mpirun_path, "-n", str(ranks), sys.executable, str(EXAMPLES / "hello.py")]
     result = run(hello, tmp_path)

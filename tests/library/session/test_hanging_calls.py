@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from refplugin_build import build
+from variants import variant
 
 from tcpx_mpi import Session
 from tcpx_mpi.errors import UsageError
@@ -42,16 +43,12 @@ def ended(
     )  # fmt: skip
 
 
-def _variant(*values: object) -> object:
-    return pytest.param(*values, marks=pytest.mark.variant)
-
-
 @pytest.mark.parametrize(
     ("call", "what"),
     [
         ("connect", "hang"),
         ("test", "spin"),
-        *(_variant(call, "hang") for call in ("init", "listen", "accept", "closeListen", "regMr",
+        *(variant(call, "hang") for call in ("init", "listen", "accept", "closeListen", "regMr",
           "isend", "irecv", "test", "irecvConsumed", "deregMr", "closeSend", "closeRecv")),
     ],
 )  # fmt: skip
@@ -68,9 +65,9 @@ def test_a_call_that_never_returns_ends_the_process_with_its_name(
 @pytest.mark.parametrize(
     ("call", "options", "limit"),
     [
-        ("connect", {"call_timeout_s": PATIENCE_S}, f"call_timeout_s ({PATIENCE_S} s)"),
+        variant("connect", {"call_timeout_s": PATIENCE_S}, f"call_timeout_s ({PATIENCE_S} s)"),
         ("test", {"call_timeout_s": PATIENCE_S}, f"call_timeout_s ({PATIENCE_S} s)"),
-        _variant("isend", {}, "call_timeout_s (30 s)"),
+        variant("isend", {}, "call_timeout_s (30 s)"),
     ],
 )
 def test_without_the_variable_a_session_has_a_limit_of_its_own(
@@ -109,7 +106,7 @@ def test_sessions_whose_calls_return_are_not_ended(planted: Path) -> None:
     assert (found.returncode, found.stdout, found.stderr) == (0, "right\n", "")
 
 
-@pytest.mark.parametrize("patience", ["soon", "0", "-1", "nan", "1 s"])
+@pytest.mark.parametrize("patience", ["soon", "0", variant("-1"), variant("nan"), variant("1 s")])
 def test_a_patience_that_is_none_is_one_line(patience: str, planted: Path) -> None:
     found = ended(planted, "none", "hang", patience)
     assert found.stderr.splitlines()[-1] == (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from two_sides import Side, run_sides
+from variants import variant
 
 
 @pytest.fixture(params=["softtcpx", "tcpx-3.1.9", "refplugin"])
@@ -18,11 +19,17 @@ def plugin(request: pytest.FixtureRequest, refplugin: Path, monkeypatch: pytest.
     return "softtcpx"
 
 
+LIKE_TCPX_IS_A_VARIANT = pytest.mark.parametrize(
+    "plugin", ["softtcpx", variant("tcpx-3.1.9"), "refplugin"], indirect=True
+)
+
+
 def well(*sides: Side) -> None:
     for side in sides:
         assert side.code == 0, side.err
 
 
+@LIKE_TCPX_IS_A_VARIANT
 def test_every_size_goes_there_and_back_whole(plugin: str) -> None:
     sizes = "(0, 1, 23, 1024, 1025, 100_003, 2_000_000)"
     left, right = run_sides(
@@ -50,6 +57,9 @@ def test_every_size_goes_there_and_back_whole(plugin: str) -> None:
     well(left, right)
 
 
+@pytest.mark.parametrize(
+    "plugin", ["softtcpx", variant("tcpx-3.1.9"), variant("refplugin")], indirect=True
+)
 def test_both_directions_at_once_in_one_transfer_on_both_sides(plugin: str) -> None:
     body = """
     mine, other = np.full(300_001, {mine}, np.uint8), np.zeros(300_001, np.uint8)
@@ -143,6 +153,7 @@ def test_a_peer_that_dies_in_mid_transfer_is_a_lost_one_and_stays_so(refplugin: 
     assert lines == lines[:1] * 3
 
 
+@LIKE_TCPX_IS_A_VARIANT
 def test_a_peer_that_dies_is_lost(plugin: str) -> None:
     left, right = run_sides(
         plugin,
@@ -161,6 +172,7 @@ def test_a_peer_that_dies_is_lost(plugin: str) -> None:
     assert left.out.startswith("LostRank: "), left.out
 
 
+@LIKE_TCPX_IS_A_VARIANT
 def test_a_peer_that_is_silent_is_a_stall_and_no_error_of_the_session(plugin: str) -> None:
     left, right = run_sides(
         plugin,

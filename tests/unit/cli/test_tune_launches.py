@@ -114,6 +114,7 @@ def test_equal_settings_write_no_profile(mpirun: Mpirun, tmp_path: Path, capsys:
     assert not (tmp_path / "p.toml").exists()
 
 
+@pytest.mark.variant
 def test_an_interrupted_tune_keeps_its_launches_and_goes_on_with_them(
     mpirun: Mpirun, capsys: Captured
 ) -> None:

@@ -14,6 +14,7 @@ import invented
 import numpy as np
 import pytest
 from launch_files import invented_launches, joined, launch_file
+from variants import variant
 
 from tcpx_mpi import cli
 from tcpx_mpi.compare import (
@@ -329,7 +330,8 @@ def test_a_missing_file_and_bad_limits_are_usage_errors(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("slower", "code", "word"), [(1.0, 0, "same"), (1.1, 10, "worse"), (0.9, 14, "better")]
+    ("slower", "code", "word"),
+    [variant(1.0, 0, "same"), (1.1, 10, "worse"), variant(0.9, 14, "better")],
 )
 def test_text_json_and_page_say_the_same_and_so_does_the_exit_code(
     tmp_path: Path, capsys: Captured, slower: float, code: int, word: str

@@ -58,6 +58,7 @@ def test_the_program_on_the_page_runs(place: Path) -> None:
     assert "1209.5" in said
 
 
+@pytest.mark.variant
 def test_the_commands_on_the_page_write_what_they_say(place: Path) -> None:
     said = ran(place, "sh", "-ec", block("sh"))
     assert "rank,host,node" in said

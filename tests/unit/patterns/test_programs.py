@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from variants import variant, variants_where
 
 from tcpx_mpi import patterns
 from tcpx_mpi.patterns.program import Form, Program
@@ -71,10 +72,17 @@ def test_every_form_keeps_its_promise_in_worlds_up_to_eight(program: Program, al
     "worlds",
     [
         pytest.param((9, 11, 12, 15, 16, 17, 32), id="to 32"),
-        pytest.param((10, 13, 14, 64, 100), id="to 100", marks=pytest.mark.variant),
+        variant((10, 13, 14, 64, 100), id="to 100"),
     ],
 )
-@every_algorithm
+@pytest.mark.parametrize(
+    ("program", "algo"),
+    variants_where(
+        lambda program, algo: f"{program.name}-{algo}" in ("pairs-", "all_reduce-doubling"),
+        VARIANTS,
+    ),
+    ids=IDS,
+)
 def test_it_keeps_its_promise_in_worlds_up_to_a_hundred(
     program: Program, algo: str, worlds: tuple[int, ...]
 ) -> None:
@@ -87,7 +95,7 @@ def test_it_keeps_its_promise_in_worlds_up_to_a_hundred(
 
 
 @every_algorithm
-@pytest.mark.parametrize("size", [0, 1, 4, 15, 60])
+@pytest.mark.parametrize("size", [0, variant(1), 4, 15, variant(60)])
 def test_counts_of_zero_and_fewer_elements_than_ranks_are_well(
     program: Program, algo: str, size: int
 ) -> None:
@@ -259,7 +267,16 @@ def broken(pattern: Pattern, world: int, rank: int) -> Iterator[tuple[str, Patte
             yield change("peer", peer=peer)
 
 
-@every_typed
+@pytest.mark.parametrize(
+    ("program", "algo"),
+    variants_where(
+        lambda program, algo: (
+            f"{program.name}-{algo}" in ("all_reduce-ring", "reduce_scatter-halving", "reduce-tree")
+        ),
+        TYPED,
+    ),
+    ids=[f"{program.name}-{algo}" for program, algo in TYPED],
+)
 def test_whatever_is_broken_in_a_schedule_is_found_by_the_proof(
     program: Program, algo: str
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import invented
 import pytest
+from variants import variant
 
 from tcpx_mpi.records import read_journal, read_run
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
@@ -25,9 +26,9 @@ PROGRAM = Path(__file__).parents[1] / "killed_writers.py"
         ("journal", "whole"),
         ("journal", "torn"),
         ("journal", "error"),
-        ("run", "torn"),
-        pytest.param("run", "whole", marks=pytest.mark.variant),
-        pytest.param("run", "error", marks=pytest.mark.variant),
+        variant("run", "torn"),
+        variant("run", "whole"),
+        variant("run", "error"),
     ],
 )
 def test_a_writer_that_dies_at_any_write_loses_nothing_acknowledged(
