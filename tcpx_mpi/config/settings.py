@@ -11,15 +11,8 @@ from dataclasses import dataclass
 
 from tcpx_mpi.config.file import PATTERN, config_text, read_config
 from tcpx_mpi.config.option import Option
-from tcpx_mpi.config.options import (
-    ITERS_WITH_BASELINES,
-    LEAST_BLOCKS,
-    MAX_CHUNK_BYTES,
-    MAX_WINDOW,
-    OPTIONS,
-    PlanOptions,
-    RunOptions,
-)
+from tcpx_mpi.config.options import ITERS_WITH_BASELINES, LEAST_BLOCKS, OPTIONS, RunOptions
+from tcpx_mpi.config.plan_options import MAX_CHUNK_BYTES, MAX_WINDOW, PlanOptions
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import RECORDED
 from tcpx_mpi.patterns.moe_shape import shape_of

@@ -21,7 +21,7 @@ from tcpx_mpi.printable import printable_lines
 from tcpx_mpi.records import Run
 from tcpx_mpi.records.new_file import Writer
 from tcpx_mpi.report import json_text
-from tcpx_mpi.report.fields import BOOL, FLOAT, INT, MAYBE_INT, TEXT
+from tcpx_mpi.report.field import BOOL, FLOAT, INT, MAYBE_INT, TEXT
 
 #: Lines of a row group of Parquet: small blocks are joined up to this.
 _GROUP_LINES = 1 << 18

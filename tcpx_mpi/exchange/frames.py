@@ -13,7 +13,7 @@ from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.exchange.tidy import Block, Table, tables_of
 from tcpx_mpi.records import Run, read_run
 from tcpx_mpi.records.header import header_to_plain
-from tcpx_mpi.report.fields import BOOL, FLOAT, INT, MAYBE_INT, TEXT
+from tcpx_mpi.report.field import BOOL, FLOAT, INT, MAYBE_INT, TEXT
 from tcpx_mpi.units import counted
 
 if TYPE_CHECKING:

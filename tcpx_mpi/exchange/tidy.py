@@ -30,7 +30,8 @@ from tcpx_mpi.records.header import RankInfo
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Int64s
 from tcpx_mpi.records.setup_times import SETUP_DTYPE
 from tcpx_mpi.report import summarise_row
-from tcpx_mpi.report.fields import BOOL, FIGURES, FLOAT, INT, MAYBE_INT, TEXT
+from tcpx_mpi.report.field import BOOL, FLOAT, INT, MAYBE_INT, TEXT
+from tcpx_mpi.report.fields import FIGURES
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stats.ratios import Ratio
 

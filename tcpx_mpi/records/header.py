@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tcpx_mpi.config.options import PlanOptions
+from tcpx_mpi.config.plan_options import PlanOptions
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.secrets import redacted_text, redacted_value, redacted_words
 

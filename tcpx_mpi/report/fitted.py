@@ -11,6 +11,7 @@ from itertools import groupby
 
 from tcpx_mpi.patterns import PROGRAMS
 from tcpx_mpi.records import RunHeader
+from tcpx_mpi.report.field import Field
 from tcpx_mpi.report.fields import (
     COUNT,
     IDENTITY,
@@ -20,7 +21,6 @@ from tcpx_mpi.report.fields import (
     SIDE,
     SIDE_IN_PLACE,
     TYPE,
-    Field,
     terminal_fields,
 )
 from tcpx_mpi.stats import RowSummary

@@ -16,11 +16,11 @@ from tcpx_mpi.findings.run import findings_of
 from tcpx_mpi.findings.verdict import errors_of, out_of_bounds, passes_minimum_bandwidth
 from tcpx_mpi.records import IN_PLACE, Row, Run, RunHeader, SideKey, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
+from tcpx_mpi.report.field import INT, Field
 from tcpx_mpi.report.fields import (
     CHECKED,
     CPU,
     IDENTITY,
-    INT,
     JSON_BY_CLOCK,
     JSON_SIDE,
     JSON_SPREAD,
@@ -29,7 +29,6 @@ from tcpx_mpi.report.fields import (
     MESSAGES,
     T_MAX,
     T_MAX_RANK,
-    Field,
 )
 from tcpx_mpi.report.launches import SPREAD, RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import imported_settings, pci_address, step

@@ -9,7 +9,8 @@ from itertools import groupby
 
 from tcpx_mpi.findings.stragglers import ends_of, ways_of
 from tcpx_mpi.records import IN_PLACE, Row, RunHeader, SideKey
-from tcpx_mpi.report.fields import STANDARD, Field, pipe_fields
+from tcpx_mpi.report.field import Field
+from tcpx_mpi.report.fields import STANDARD, pipe_fields
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.bursts import without_gaps
 from tcpx_mpi.stats.load import load_figures

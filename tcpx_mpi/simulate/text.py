@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tcpx_mpi import __version__
+from tcpx_mpi.report.field import Field
 from tcpx_mpi.report.fields import (
     ALGBW,
     BUSBW,
@@ -17,7 +18,6 @@ from tcpx_mpi.report.fields import (
     STANDARD,
     TIME,
     WRONG,
-    Field,
 )
 from tcpx_mpi.report.table import heading, joined
 from tcpx_mpi.schedule.simulator import Costs

@@ -8,7 +8,7 @@ import numpy as np
 
 from tcpx_mpi.compare import Comparison, RowComparison, Verdict
 from tcpx_mpi.compare.text import verdict_text
-from tcpx_mpi.report.fields import UNKNOWN
+from tcpx_mpi.report.field import UNKNOWN
 from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of
 from tcpx_mpi.report.html.page import rendered
 from tcpx_mpi.report.html.ratio_plot import ratio_plot

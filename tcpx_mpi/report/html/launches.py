@@ -10,7 +10,7 @@ import numpy as np
 
 from tcpx_mpi.compare import launch_times
 from tcpx_mpi.records import Run
-from tcpx_mpi.report.fields import UNKNOWN
+from tcpx_mpi.report.field import UNKNOWN
 from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_number
 from tcpx_mpi.report.html.svg import COLOURS
 from tcpx_mpi.report.html.tables import LINES_SHOWN, Column, Line, Table, left_out

@@ -13,7 +13,8 @@ from tcpx_mpi.findings import Severity
 from tcpx_mpi.findings.rows import is_unchecked
 from tcpx_mpi.findings.run import Matrix, RunFinding
 from tcpx_mpi.records import RunHeader, SetupTimes, rank_name
-from tcpx_mpi.report.fields import ALGBW, BUSBW, PAGE, SIZE, TIME, UNKNOWN, WRONG, Field, in_place
+from tcpx_mpi.report.field import UNKNOWN, Field
+from tcpx_mpi.report.fields import ALGBW, BUSBW, PAGE, SIZE, TIME, WRONG, in_place
 from tcpx_mpi.report.html.plots import longest_by_rank
 from tcpx_mpi.report.lines import title_of, words_of
 from tcpx_mpi.stats import RowSummary, slowest_rank
