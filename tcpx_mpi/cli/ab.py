@@ -16,7 +16,7 @@ from tcpx_mpi.cli.compare_options import (
     require_outputs,
     show_comparison,
 )
-from tcpx_mpi.cli.help import write_examples
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.cli.launch_command import launch_command, require_checks
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
@@ -30,7 +30,7 @@ _EXAMPLES = (
 )
 
 
-class _AbCommand(click.Command):
+class _AbCommand(CommandWithExamples):
     """Leaves the words of `run` as they are, in the three parts that `--` makes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -43,13 +43,12 @@ class _AbCommand(click.Command):
         ctx.meta["parts"] = parts
         return super().parse_args(ctx, parts[0])
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(formatter, _EXAMPLES)
-
 
 @click.command(
     "ab",
     cls=_AbCommand,
+    examples=_EXAMPLES,
+    exit_codes=False,
     options_metavar="[OPTIONS]",
     context_settings={"ignore_unknown_options": True},
 )

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import BelowGate, SetupFailed, UsageError
 
@@ -18,13 +18,7 @@ _EXAMPLES = (
 _ALL = "all"
 
 
-class _ConformCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
-
-
-@click.command("conform", cls=_ConformCommand)
+@click.command("conform", cls=CommandWithExamples, examples=_EXAMPLES)
 @click.argument("plugin", required=False)
 @click.option("--abi", metavar="N|all", help="The version of its table [newest].")
 @click.option(

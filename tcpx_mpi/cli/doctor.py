@@ -7,7 +7,7 @@ import os
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.folded import show
 from tcpx_mpi.machine.profiles import AUTO
 
@@ -19,13 +19,7 @@ _EXAMPLES = (
 _REMEDY = "give what NCCL or nccl-tests printed"
 
 
-class _DoctorCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
-
-
-@click.command("doctor", cls=_DoctorCommand)
+@click.command("doctor", cls=CommandWithExamples, examples=_EXAMPLES)
 @click.argument("logs", nargs=-1, type=click.Path(), metavar="[LOG...]")
 @click.option("--plugin", metavar="PLUGIN", help="Without a log: the plugin to look at.")
 @click.option("--profile", default=AUTO, metavar="PROFILE", help="As for `run` [auto].")

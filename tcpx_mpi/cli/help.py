@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -55,6 +56,21 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(f"  {example}\n")
+
+
+class CommandWithExamples(click.Command):
+    """A command whose help ends with examples, and before them every exit code where it has all."""
+
+    def __init__(
+        self, *args: Any, examples: Sequence[str], exit_codes: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._examples, self._exit_codes = examples, exit_codes
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._exit_codes:
+            write_exit_codes(formatter)
+        write_examples(formatter, self._examples)
 
 
 def _entry(option: Option) -> tuple[str, str]:

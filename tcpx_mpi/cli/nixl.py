@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch.launcher_rank import LauncherRank, under_launcher
 from tcpx_mpi.launch.terminal import terminal_of_rank
@@ -26,13 +26,7 @@ _EXAMPLES = (
 _FIXED = {"pattern": ROUND_TRIP, "hdf5": "none", "plugin": "none"}
 
 
-class _Command(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
-
-
-@click.command("nixl", cls=_Command)
+@click.command("nixl", cls=CommandWithExamples, examples=_EXAMPLES)
 @click.option(
     "--initiators", metavar="RANKS",
     help="Who asks: 0-3, or 0,2; each asks all targets.  [the first half]",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.folded import show
@@ -23,13 +23,7 @@ _EXAMPLES = (
 )
 
 
-class _PreflightCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
-
-
-@click.command("preflight", cls=_PreflightCommand)
+@click.command("preflight", cls=CommandWithExamples, examples=_EXAMPLES)
 @click.option("--hostfile", metavar="FILE", help="Check all nodes of this file, by mpirun.")
 @click.option("--plugin", metavar="PLUGIN", help="As for `run`: the plugin to look at.")
 @click.option("--abi", metavar="N", help="As for `run`: the version of its table [newest].")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.config.parsers import seconds
 from tcpx_mpi.errors import BelowGate, ExitCode, UsageError
@@ -23,13 +23,7 @@ _EXAMPLES = (
 )
 
 
-class _QualifyCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
-
-
-@click.command("qualify", cls=_QualifyCommand)
+@click.command("qualify", cls=CommandWithExamples, examples=_EXAMPLES)
 @click.option("--hostfile", metavar="FILE", help="The nodes, each with its slots.")
 @click.option(
     "--ranks", type=click.IntRange(2, 4096), metavar="N",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
@@ -37,12 +37,6 @@ _MEASURED = (
     {**_STREAM, "sizes": "64M", "iters": "32", "warmup_iters": "4"},
     {**_FIXED, "pattern": ROUND_TRIP, "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
 )
-
-
-class _SelfTestCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
 
 
 @click.pass_context
@@ -101,8 +95,9 @@ def _connection_of(interface: str | None, congestion: str | None) -> Connection:
     return Connection(interface or default_interface(), name, streams=1, congestion_note=note)
 
 
-command = _SelfTestCommand(
+command = CommandWithExamples(
     "selftest",
+    examples=_EXAMPLES,
     params=[
         click.Option(
             ["--interface"],

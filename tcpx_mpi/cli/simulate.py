@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcpx_mpi.cli.complete import complete_pattern, completions
-from tcpx_mpi.cli.help import write_examples
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.parsers import integer
 from tcpx_mpi.errors import UsageError
@@ -34,11 +34,6 @@ _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
 _MOST_US = 1e9
 #: What is simulated where ranks are alike; where they are not, chunks are counted, too.
 MOST_RANKS = 65_536
-
-
-class _SimulateCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(formatter, _EXAMPLES)
 
 
 @click.pass_context
@@ -177,8 +172,10 @@ def _parameters() -> list[click.Parameter]:
     return parameters
 
 
-command = _SimulateCommand(
+command = CommandWithExamples(
     "simulate",
+    examples=_EXAMPLES,
+    exit_codes=False,
     params=_parameters(),
     callback=_callback,
     options_metavar="[OPTIONS]",

@@ -7,7 +7,7 @@ import json
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.folded import show, terminal_columns
 
 _EXAMPLES = (
@@ -17,13 +17,7 @@ _EXAMPLES = (
 )
 
 
-class _TapCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
-
-
-@click.command("tap", cls=_TapCommand)
+@click.command("tap", cls=CommandWithExamples, examples=_EXAMPLES)
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILES...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(

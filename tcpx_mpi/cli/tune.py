@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcpx_mpi.cli.compare_options import limits_of, require_outputs, verdict_options
-from tcpx_mpi.cli.help import write_examples
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.cli.launch_command import launch_command, require_checks
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.errors import ExitCode, UsageError
@@ -37,14 +37,11 @@ _EXAMPLES = (
 )
 
 
-class _TuneCommand(click.Command):
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(formatter, _EXAMPLES)
-
-
 @click.command(
     "tune",
-    cls=_TuneCommand,
+    cls=CommandWithExamples,
+    examples=_EXAMPLES,
+    exit_codes=False,
     options_metavar="[OPTIONS]",
     context_settings={"ignore_unknown_options": True},
 )

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
 
+import make_ptx
 import pytest
 
-MAKE_PTX = Path(__file__).resolve().parents[2] / "native" / "staying" / "make_ptx.py"
 
-
-@pytest.fixture(scope="module")
-def make_ptx() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_ptx", MAKE_PTX)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_ptx_of_kernels_that_stay_was_made_of_the_sources_as_they_are(
-    make_ptx: ModuleType,
-) -> None:
+def test_the_ptx_of_kernels_that_stay_was_made_of_the_sources_as_they_are() -> None:
     made = make_ptx.MADE.read_text()
     assert f"// Source: {make_ptx.digest()}\n" in made, (
         "staying.cu or what it includes has changed: run "
-        f"{Path(sys.executable).name} {MAKE_PTX} LIBNVRTC (CUDA 11.8's)"
+        f"{Path(sys.executable).name} {make_ptx.__file__} LIBNVRTC (CUDA 11.8's)"
     )
 
 
 @pytest.mark.parametrize("part", ["staying/staying.cu", "staying/letter.h", "cuda/moves.h"])
 def test_a_change_of_any_source_makes_the_ptx_stale(
-    make_ptx: ModuleType, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = make_ptx.digest()
     for each in make_ptx.PARTS:
@@ -46,9 +31,7 @@ def test_a_change_of_any_source_makes_the_ptx_stale(
     assert make_ptx.digest() != before
 
 
-def test_the_ptx_is_of_the_files_that_the_engine_compiles_at_run_time(
-    make_ptx: ModuleType,
-) -> None:
+def test_the_ptx_is_of_the_files_that_the_engine_compiles_at_run_time() -> None:
     cmake = (make_ptx.NATIVE / "CMakeLists.txt").read_text()
     assert f"read_kernel(STAYING_SOURCE {' '.join(make_ptx.PARTS)})" in cmake
     texts = [(make_ptx.NATIVE / part).read_text() for part in make_ptx.PARTS]

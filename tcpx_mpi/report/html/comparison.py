@@ -34,7 +34,7 @@ def comparison_page(comparison: Comparison) -> str:
             "title": f"{comparison.second.path} beside {comparison.first.path}",
             "level": _LEVELS[comparison.verdict],
             "word": comparison.verdict.value.capitalize(),
-            "verdict": verdict_text(comparison).partition(": ")[2],
+            "sentences": [verdict_text(comparison).partition(": ")[2]],
             "files": _files_table(comparison),
             "rows": _rows_table(comparison),
             "plots": [plot for plot in (ratio_plot(comparison), launches_plot(sides)) if plot],

@@ -35,7 +35,7 @@ def tap_page(job: Job, summary: Summary) -> str:
             "title": text.heading(job),
             "level": "doubtful" if problems else "good",
             "word": "Not whole" if problems else "Whole",
-            "problems": problems or ["every record is there, and both ends of every connection"],
+            "sentences": problems or ["every record is there, and both ends of every connection"],
             "ways": _table("Ways", text.WAYS, ways, _NOTE),
             "nics": _table("NICs", text.NICS, [text.nic_cells(nic) for nic in summary.nics], ""),
             "plots": [_plot(number, way) for number, way in enumerate(by_bytes[:_PLOTS])],

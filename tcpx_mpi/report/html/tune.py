@@ -27,11 +27,10 @@ def tune_page(tuned: Tuned) -> str:
         "tune.html",
         {
             "title": tuned.what(),
-            "how": tuned.how(),
             "level": "good" if answer.decided and answer.drift is None else "doubtful",
             "word": "Better found" if found else "No better than the default",
-            "recommended": said,
-            "remarks": [f"{title}: {text}" for title, text in remarks(tuned)],
+            "sentences": said,
+            "remarks": [tuned.how(), *(f"{title}: {text}" for title, text in remarks(tuned))],
             "tables": [_table(tuned, n) for n in reversed(bands)],
             "plots": [plot for plot in plots if plot],
             "path": tuned.path,
