@@ -19,7 +19,7 @@ from tcpx_mpi.stats.distribution import (
     Distribution,
     describe,
     minimum_samples,
-    percentile_nearest_rank,
+    nearest_rank,
 )
 from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
 from tcpx_mpi.stats.launches import (
@@ -80,8 +80,8 @@ __all__ = [
     "mean_bus_bandwidth",
     "median_interval",
     "minimum_samples",
+    "nearest_rank",
     "only_in_place",
-    "percentile_nearest_rank",
     "rank_times_ns",
     "rate",
     "samples_received",

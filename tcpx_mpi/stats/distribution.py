@@ -46,15 +46,11 @@ def minimum_samples(percentile: float) -> int:
     return math.ceil(math.log(1 - _PERCENTILE_CONFIDENCE) / math.log(percentile / 100))
 
 
-def percentile_nearest_rank(values: Float64s | Int64s, percentile: float) -> float | None:
-    """The nearest-rank percentile of `values`, a value that occurred, or None if too few.
+def nearest_rank(ordered: Float64s, percentile: float) -> float | None:
+    """The nearest-rank percentile of values in order, a value that occurred, or None if too few.
 
     A NaN among the values makes the result NaN: an unknown sample might be anywhere.
     """
-    return _nearest_rank(in_order(values), percentile)
-
-
-def _nearest_rank(ordered: Float64s, percentile: float) -> float | None:
     count = int(ordered.size)
     if count < minimum_samples(percentile):
         return None
@@ -70,7 +66,7 @@ def describe(times_ns: Float64s | Int64s, spool: str | None = None) -> Distribut
     ordered = in_order(times_ns, spool)
 
     def percentile(p: float) -> float:
-        value = _nearest_rank(ordered, p)
+        value = nearest_rank(ordered, p)
         return math.nan if value is None else value
 
     middle = median_of_ordered(ordered, independent=independent_count(times_ns))

@@ -23,13 +23,17 @@ std::string rewritten(const Frame& frame) {
       write_greeting(out, frame.type, read_greeting(frame.body));
       break;
     case FrameType::kRefuse:
+      write_text(out, frame.type, read_text(frame.body, kMaxReason));
+      break;
     case FrameType::kNotify:
-      write_text(out, frame.type, frame.body);
+      write_text(out, frame.type, read_text(frame.body, kMaxNotification));
       break;
     case FrameType::kBegun:
+      Fields(frame.body).end("a frame without a body");
       write_begun(out);
       break;
     case FrameType::kUp:
+      Fields(frame.body).end("a frame without a body");
       write_up(out);
       break;
     case FrameType::kWrite:
@@ -69,7 +73,6 @@ void take_apart(const std::string& bytes) {
     at += piece;
     Frame frame;
     while (reader.next(frame)) {
-      check_body(frame);
       const std::string again = rewritten(frame);
       REQUIRE(bytes.compare(taken, again.size(), again) == 0);
       taken += again.size();

@@ -277,41 +277,4 @@ DataFrame read_data(std::string_view body) {
   return data;
 }
 
-void check_body(const Frame& frame) {
-  switch (frame.type) {
-    case FrameType::kChallenge:
-      read_challenge(frame.body);
-      break;
-    case FrameType::kHello:
-    case FrameType::kWelcome:
-      read_greeting(frame.body);
-      break;
-    case FrameType::kRefuse:
-      read_text(frame.body, kMaxReason);
-      break;
-    case FrameType::kBegun:
-    case FrameType::kUp:
-      Fields(frame.body).end("a frame without a body");
-      break;
-    case FrameType::kWrite:
-    case FrameType::kRead:
-      read_transfer(frame.body);
-      break;
-    case FrameType::kGrant:
-    case FrameType::kCredit:
-    case FrameType::kCancel:
-      read_id(frame.body);
-      break;
-    case FrameType::kDone:
-      read_done(frame.body);
-      break;
-    case FrameType::kData:
-      read_data(frame.body);
-      break;
-    case FrameType::kNotify:
-      read_text(frame.body, kMaxNotification);
-      break;
-  }
-}
-
 }  // namespace tcpx::nixl

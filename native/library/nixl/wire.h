@@ -138,8 +138,6 @@ struct DataFrame {
 };
 DataFrame read_data(std::string_view body);
 std::string_view read_text(std::string_view body, size_t most);
-// Whatever the type is.
-void check_body(const Frame& frame);
 
 // A greeting whose proof and mask are made here.
 void write_proven(std::string& out, FrameType type, const Greeting& greeting, const Token& secret,

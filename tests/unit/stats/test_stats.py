@@ -21,7 +21,7 @@ from tcpx_mpi.stats import (
     mean_bus_bandwidth,
     median_interval,
     minimum_samples,
-    percentile_nearest_rank,
+    nearest_rank,
     slowest_rank,
     summarise,
     typical_time_ns,
@@ -51,8 +51,8 @@ def test_one_sample_too_few_gives_none_and_enough_give_a_value(
     percentile: float, minimum: int
 ) -> None:
     values = np.arange(minimum, dtype=np.float64)
-    assert percentile_nearest_rank(values[1:], percentile) is None
-    assert percentile_nearest_rank(values, percentile) is not None
+    assert nearest_rank(in_order(values[1:]), percentile) is None
+    assert nearest_rank(in_order(values), percentile) is not None
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_one_sample_too_few_gives_none_and_enough_give_a_value(
 )
 def test_nearest_rank_of_one_to_n(count: int, percentile: float, expected: float) -> None:
     values = np.random.default_rng(1).permutation(np.arange(1.0, count + 1))
-    assert percentile_nearest_rank(values, percentile) == expected
+    assert nearest_rank(in_order(values), percentile) == expected
 
 
 @pytest.mark.parametrize("percentile", [-1, 100, 101, math.nan])
 def test_no_number_of_samples_gives_a_percentile_outside_0_to_100(percentile: float) -> None:
     with pytest.raises(ValueError, match="percentile"):
-        percentile_nearest_rank(np.arange(10.0), percentile)
+        nearest_rank(in_order(np.arange(10.0)), percentile)
 
 
 @pytest.mark.parametrize("count", [59, 300, 2995, 10_007])
@@ -124,7 +124,7 @@ def test_iterations_are_joined_over_ranks_as_the_option_says(
 
 def test_an_unknown_sample_makes_a_percentile_unknown() -> None:
     values = np.array([1.0, math.nan, 2.0])
-    result = percentile_nearest_rank(values, 50)
+    result = nearest_rank(in_order(values), 50)
     assert result is not None
     assert math.isnan(result)
 
