@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import Int64s, np
 from tcpx_mpi.clock.rounds import path
 from tcpx_mpi.clock.trips import MOST_RATE, Knot
 
-Int64s = NDArray[np.int64]
 _Times = TypeVar("_Times", int, Int64s)
 
 #: A rate is known well enough to predict by it if the bounds leave no more doubt than this.

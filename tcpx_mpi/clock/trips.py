@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Int64s = NDArray[np.int64]
+from tcpx_mpi.arrays import Int64s, np
 
 #: Columns of round trips.
 ASKED, ANSWERED, HEARD = range(3)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.stats import Float64s, only_in_place, typical_time_ns
+from tcpx_mpi.stats import only_in_place, typical_time_ns
 from tcpx_mpi.units import format_size
 
 

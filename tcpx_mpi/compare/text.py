@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.compare.verdict import Comparison, RowComparison, Verdict
 from tcpx_mpi.records import Run
-from tcpx_mpi.stats import Float64s
 from tcpx_mpi.units import counted, format_time_us
 
 _UNKNOWN = "n/a"

@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.compare.metadata import Difference, differences
 from tcpx_mpi.compare.rows import RowKey, launch_times, taken_in_turns
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.records import Run
-from tcpx_mpi.stats import CONFIDENCE, Float64s, Shift, compare_launches, spread_of
+from tcpx_mpi.stats import CONFIDENCE, Shift, compare_launches, spread_of
 
 
 class Verdict(enum.Enum):

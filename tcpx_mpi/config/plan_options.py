@@ -32,7 +32,7 @@ MAX_WINDOW = 16
 
 # Tables, so laid out as such: type and place; default, limits and meaning; then its forms.
 # fmt: off
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # as RunOptions
 class PlanOptions:
     """The options that say which rows are measured, and how the table shows them.
 

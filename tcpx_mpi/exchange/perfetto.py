@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.exchange.timeline import LEAST_NS, TITLE, Event, Tracks, meta, write_events
 from tcpx_mpi.records import RankInfo, Row, Run, rank_name
@@ -21,8 +21,6 @@ from tcpx_mpi.records.trace import COLUMNS, RECEIVE, REDUCES, SEND
 from tcpx_mpi.report.plugin_trace import PluginTrace
 from tcpx_mpi.report.waterfall import Chunk, way_of
 from tcpx_mpi.units import format_size
-
-Int64s = NDArray[np.int64]
 
 _INSTANTS = ("post", "posted", "done", "flushed", "launched", "unpacked", "finished")
 #: Of the iterations of a rank and row, the last ones and those of the trace; of warm-ups the last.

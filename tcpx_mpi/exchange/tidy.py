@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import (
     ITSELF,
     BaselineInfo,
@@ -27,8 +28,8 @@ from tcpx_mpi.records import (
     mapped_arrays,
 )
 from tcpx_mpi.records.header import RankInfo
-from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Int64s
-from tcpx_mpi.records.setup_times import SETUP_DTYPE
+from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS
+from tcpx_mpi.records.setup_times import SETUP_COLUMNS
 from tcpx_mpi.report import summarise_row
 from tcpx_mpi.report.field import BOOL, FLOAT, INT, MAYBE_INT, TEXT
 from tcpx_mpi.report.fields import FIGURES
@@ -293,9 +294,8 @@ def peers(run: Run) -> Table:
 
 def setup(run: Run) -> Table:
     """One line a set-up call; `ns` as measured, -1 for "no such peer" and so on."""
-    names = SETUP_DTYPE.names or ()
-    columns = {name: TEXT if name == "phase" else INT for name in names}
-    lines = [dict(zip(names, line, strict=True)) for line in run.setup.table.tolist()]
+    columns = {name: TEXT if name == "phase" else INT for name, _ in SETUP_COLUMNS}
+    lines = [dict(zip(columns, line, strict=True)) for line in run.setup.table.tolist()]
     return _small("setup", columns, [{**x, "phase": x["phase"].decode("ascii")} for x in lines])
 
 

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.errors import ExitCode, SetupFailed, TcpxError
 from tcpx_mpi.nixl.memory import make_memory, pattern, poison, wrong_bytes
 from tcpx_mpi.nixl.request import Request
@@ -30,8 +30,6 @@ PATIENCE_S = 60.0
 _LOOKS_AT_CLOCK = 1024
 #: Python's lock goes from one thread that looks for the end of its requests to the next so often.
 _SWITCHES_S = 0.00005
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ import math
 
 import numpy as np
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.patterns.moe_shape import refuse_ranks, shape_of
 from tcpx_mpi.patterns.program import After, Division, Form, of_bytes
-from tcpx_mpi.patterns.routing import Int64s, Routing, counts_of, travels
+from tcpx_mpi.patterns.routing import Routing, counts_of, travels
 from tcpx_mpi.schedule.builder import ScheduleBuilder
 from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
 from tcpx_mpi.schedule.promise import Expected

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from tcpx_mpi.arrays import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: A message; its number is its place, and those of a lane are in the order of their sends.
-MESSAGE = np.dtype([("sender", "<i4"), ("receiver", "<i4"), ("lane", "<i4"), ("bytes", "<i8")])
+MESSAGE = [("sender", "<i4"), ("receiver", "<i4"), ("lane", "<i4"), ("bytes", "<i8")]
 
 
 class Post(NamedTuple):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from tcpx_mpi.arrays import Int64s
 
 #: The length of a share of 1.
 _ONE = 1 << 32

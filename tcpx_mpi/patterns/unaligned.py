@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.schedule.pattern import Pattern, Rounds
 from tcpx_mpi.schedule.promise import Expected
 from tcpx_mpi.schedule.table import NONE, BlockTable, Column, Layout, Schedule

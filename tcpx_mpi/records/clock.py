@@ -7,14 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import Int64s, np
 from tcpx_mpi.clock.model import Edge, Tree
 from tcpx_mpi.clock.rounds import parent
 from tcpx_mpi.clock.trips import Knot, middles
-
-Int64s = NDArray[np.int64]
 
 #: Of a round trip: which exchange of the run it was in, the clock that answered, and three times;
 #: the last is what is left of its middle beside the fit.

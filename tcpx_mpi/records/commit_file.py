@@ -22,15 +22,16 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.records.hdf5 import POINTER_BYTES, TEXT_BYTES, Kind, dataset_of, kind_of
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 PAGE_BYTES = 4096
 

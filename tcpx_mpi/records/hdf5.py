@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
+from tcpx_mpi.arrays import np
 
 #: Of a text in a file: its length, the address of a heap, its index there; and in memory.
 TEXT_BYTES, POINTER_BYTES = 16, 8

@@ -22,11 +22,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import Int64s, np
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records.gpu import GpuRow
@@ -36,7 +34,6 @@ from tcpx_mpi.records.row import (
     FLUSH,
     ITSELF,
     PHASES,
-    Int64s,
     ObservedPlacement,
     RankRow,
     RowFacts,
@@ -45,6 +42,9 @@ from tcpx_mpi.records.row import (
 )
 from tcpx_mpi.records.sound import MOST_RANKS, dataclass_of, header_from_plain
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _REMEDY = "give the journal of a rank"
 MAGIC = b"TJR1"
@@ -61,7 +61,7 @@ _MOST_TEXT, _MOST_DATA = 16 << 20, 128 << 20
 _DTYPES = ("<i8", "<f8", "|b1")
 
 #: A record of a journal: its header and its arrays by name.
-Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+Record: TypeAlias = "tuple[dict[str, Any], dict[str, NDArray[Any]]]"
 
 
 def journal_path(spool: str, run_id: str, rank: int) -> str:

@@ -15,12 +15,13 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.errors import OutputFailed
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 #: From so many bytes on an array is on disk.
 LARGE_BYTES = 4 << 20
@@ -29,7 +30,7 @@ PIECE = 1 << 18
 
 
 def empty(
-    shape: int | Sequence[int], dtype: DTypeLike = np.float64, spool: str | None = None
+    shape: int | Sequence[int], dtype: DTypeLike = "float64", spool: str | None = None
 ) -> NDArray[Any]:
     """Like `numpy.empty`; a large one is a map of a file in `spool` that has no name, and goes with
     the array. Raises OutputFailed if the disk has no room for it.
@@ -99,7 +100,7 @@ def _pages(
 class Growing:
     """A series that gets longer part by part; on disk once it is large."""
 
-    def __init__(self, dtype: DTypeLike = np.int64, spool: str | None = None) -> None:
+    def __init__(self, dtype: DTypeLike = "int64", spool: str | None = None) -> None:
         self._dtype = np.dtype(dtype)
         self._spool = spool
         self._parts: list[NDArray[Any]] = []

@@ -12,8 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, overload
 
-import numpy as np
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.records.commit_file import CommitFile
 
 _T = TypeVar("_T")

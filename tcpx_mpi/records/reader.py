@@ -7,8 +7,7 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
-import numpy as np
-
+from tcpx_mpi.arrays import Int64s, np
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.clock import TRIP_COLUMNS, ClockFit, RowClock, read_clock
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
@@ -49,7 +48,7 @@ from tcpx_mpi.records.schema import (
     read_text_attribute,
     read_texts,
 )
-from tcpx_mpi.records.setup_times import SETUP_DTYPE, SetupTimes
+from tcpx_mpi.records.setup_times import SETUP_COLUMNS, SetupTimes
 from tcpx_mpi.records.sound import (
     dataclass_of,
     of_kind,
@@ -57,7 +56,7 @@ from tcpx_mpi.records.sound import (
     require_partial,
     require_row,
 )
-from tcpx_mpi.records.trace import YOUNGER, Int64s, no_trace
+from tcpx_mpi.records.trace import YOUNGER, no_trace
 
 _Record = TypeVar("_Record", Average, BaselineInfo, GpuRow, ObservedPlacement, RankInfo)
 #: Tables that older files lack, and some rows.
@@ -170,7 +169,7 @@ def _read_setup(file: Any, stored: CommitFile) -> SetupTimes:
     setup = SetupTimes.joined([])
     if "setup" in file:
         table = stored.values(file, "setup")
-        if table.dtype != SETUP_DTYPE or table.ndim != 1:
+        if table.dtype != np.dtype(SETUP_COLUMNS) or table.ndim != 1:
             raise ValueError("setup is no table of set-up times")
         setup = SetupTimes(table)
         setup.phases()  # decodes them

@@ -9,19 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import Bools, Float64s, Int64s, np
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.records.clock import RowClock
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.trace import joined_trace, no_chunks, no_trace
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 #: The phases of a row's samples. Durations count from the start of the iteration; "start" is
 #: that instant on the rank's CLOCK_MONOTONIC.
@@ -157,7 +155,7 @@ class RankRow:
     #: float64[peer, block], ns: time from the start of an iteration until all bytes of a peer were
     #: there, of one iteration a block; negative: before the start, NaN: no peer. Empty if a rank
     #: receives from one peer or none.
-    arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    arrivals: Float64s = field(default_factory=lambda: np.zeros((0, 0)))
     #: Iterations in each block.
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     #: int64[chunk, `trace.CHUNK_COLUMNS`]: the last chunks, of a run with `--trace`.
@@ -235,7 +233,7 @@ class Row(RowFacts):
     finished_time: str
     faults: list[str]
     #: float64[rank, peer, block], or empty if no rank tells its peers apart.
-    arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    arrivals: Float64s = field(default_factory=lambda: np.zeros((0, 0, 0)))
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     #: int64[chunk, `trace.COLUMNS`], of a run with `--trace`.
     trace: Int64s = field(default_factory=no_trace)
@@ -399,7 +397,7 @@ def _require_shape(
 
 def _joined_arrivals(
     facts: RowFacts, parts: Sequence[RankRow], spool: str | None
-) -> tuple[Floats, Int64s]:
+) -> tuple[Float64s, Int64s]:
     """A rank that does not tell its peers apart has NaN if others do."""
     blocks = max((part.arrival_blocks for part in parts), key=len)
     if not blocks.size:
@@ -411,7 +409,7 @@ def _joined_arrivals(
         ):
             raise ValueError(f"row {facts.index}: rank {part.rank} has other blocks of arrivals")
     # Of many ranks it is megabytes a row, and rank 0 keeps all rows.
-    joined: Floats = mapped_arrays.empty((len(parts), *shape), spool=spool)
+    joined: Float64s = mapped_arrays.empty((len(parts), *shape), spool=spool)
     for rank, part in enumerate(parts):
         joined[rank] = part.arrivals if part.arrivals.size else np.nan
     return joined, blocks

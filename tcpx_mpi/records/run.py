@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records.header import Plan, RunHeader
-from tcpx_mpi.records.row import PHASES, Int64s, Row, RowFacts, SideKey
+from tcpx_mpi.records.row import PHASES, Row, RowFacts, SideKey
 from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.stored import shape_of
 from tcpx_mpi.units import format_size

@@ -20,11 +20,9 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.records import hdf5
 from tcpx_mpi.records.clock import KNOT_COLUMNS, TRIP_COLUMNS, ClockFit
 from tcpx_mpi.records.commit_file import CommitFile
@@ -43,6 +41,9 @@ from tcpx_mpi.records.sound import of_kind
 from tcpx_mpi.records.stored import StoredArray, StoredSamples
 from tcpx_mpi.records.trace import COLUMNS
 from tcpx_mpi.secrets import redacted_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SCHEMA = "tcpx-mpi run"
 SCHEMA_VERSION = 6

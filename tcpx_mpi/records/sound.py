@@ -9,15 +9,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import PHASES, RANK_COLUMNS, Row
 from tcpx_mpi.records.run import PartialRow
 from tcpx_mpi.records.stored import shape_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: No job has more, and some tables are as large as the square of it.
 MOST_RANKS = 1 << 16

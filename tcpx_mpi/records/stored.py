@@ -10,12 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
+from tcpx_mpi.arrays import Int64s, np
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.records.commit_file import CommitFile
-from tcpx_mpi.records.row import Int64s, Row
+from tcpx_mpi.records.row import Row
 
 
 class StoredArray(NamedTuple):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-Int64s = NDArray[np.int64]
+from tcpx_mpi.arrays import Int64s, np
 
 #: Of one chunk on one rank, in the order of `ChunkTrace` in native/engine/chunk_trace.h. Instants
 #: are of the rank's CLOCK_MONOTONIC, -1 if there was no such step.

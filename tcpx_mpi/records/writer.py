@@ -7,11 +7,9 @@ import dataclasses
 import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.errors import OutputFailed
 from tcpx_mpi.records.clock import RowClock, knot_lines, residuals
 from tcpx_mpi.records.commit_file import CommitFile
@@ -51,6 +49,9 @@ from tcpx_mpi.records.schema import (
     write_texts,
 )
 from tcpx_mpi.records.setup_times import SetupTimes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: Of groups, attributes and tables that HDF5 has in memory, as they are in the file.
 _CACHE_BYTES = 128 << 10

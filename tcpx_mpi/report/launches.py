@@ -9,12 +9,12 @@ from operator import attrgetter
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import Row, Run, RunHeader
 from tcpx_mpi.report.field import Field
 from tcpx_mpi.report.fields import BYTES, COUNTS, PERCENT, US
 from tcpx_mpi.report.table import joined
 from tcpx_mpi.stats import (
-    Float64s,
     Interval,
     Variation,
     median_interval,

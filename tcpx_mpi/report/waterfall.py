@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import RankInfo, Row, Run
 from tcpx_mpi.records.trace import COLUMNS, RECEIVE, SEND
 from tcpx_mpi.report.plugin_trace import PluginTrace, Spans
 
-Floats = NDArray[np.float64]
 Chunk = dict[str, int]
 
 #: A step: the column of the trace, or ("plugin's name", 0 first or 1 last).
@@ -59,7 +58,7 @@ class Step:
 
     side: str
     name: str
-    us: Floats
+    us: Float64s
 
     @property
     def by_plugin(self) -> bool:
@@ -81,13 +80,13 @@ class Waterfall:
     one_clock: bool
     steps: tuple[Step, ...]
     #: Start of the iteration on the sender, us, by message.
-    start_us: Floats
+    start_us: Float64s
 
     @property
     def messages(self) -> int:
         return len(self.start_us)
 
-    def end_us(self) -> Floats:
+    def end_us(self) -> Float64s:
         """When the last chunk was consumed, by message."""
         return np.asarray(self.steps[-1].us.max(axis=1), np.float64)
 

@@ -75,7 +75,7 @@ def _with_options_of_profile(settings: Settings) -> Settings:
 
 def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:
     """Refuses, before so many ranks are started, what any of them would find."""
-    from tcpx_mpi.workload import workload_of  # numpy
+    from tcpx_mpi.workload import workload_of
 
     workload_of(settings, ranks)
     find.prepare_environment(settings, environ)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.clock.model import Edge, Int64s, Tree, better
+from tcpx_mpi.arrays import Int64s
+from tcpx_mpi.clock.model import Edge, Tree, better
 from tcpx_mpi.clock.rounds import parent, rounds_of
 from tcpx_mpi.clock.source import ClockSource, Monotonic
 from tcpx_mpi.clock.trips import Knot, knot_of

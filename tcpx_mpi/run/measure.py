@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcpx_mpi import _native
+from tcpx_mpi.arrays import Float64s, Int64s
 from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.records import (
     IN_PLACE,
@@ -55,9 +55,6 @@ from tcpx_mpi.units import format_size
 from tcpx_mpi.workload import Workload
 from tcpx_mpi.workload.row_work import RowWork, works_of
 from tcpx_mpi.world import World
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 #: Samples are written, sorted and summarised at more than this.
 _SLOWEST_WRITING_BYTES_PER_S = 50e6

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tcpx_mpi.stats import Float64s, half_width
+from tcpx_mpi.arrays import Float64s
+from tcpx_mpi.stats import half_width
 from tcpx_mpi.stats.stop_rule import GROWTH, LEAST_ITERATIONS
 from tcpx_mpi.transport.slots import RowPlan
 

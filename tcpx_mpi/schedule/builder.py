@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.schedule.table import NONE, BufferId, Column, Op, Schedule, ScheduleError, Wait
 
 

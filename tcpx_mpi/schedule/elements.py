@@ -31,7 +31,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
+from tcpx_mpi.arrays import np
 
 
 class ElementType(IntEnum):

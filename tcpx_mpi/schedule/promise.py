@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from tcpx_mpi.arrays import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Scaled(IntEnum):

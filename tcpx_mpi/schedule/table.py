@@ -26,11 +26,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.errors import TcpxError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class ScheduleError(TcpxError):

@@ -33,8 +33,6 @@ from tcpx_mpi.stats.launches import (
 from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import (
-    Float64s,
-    Int64s,
     at_place,
     average_over_ranks,
     in_order,
@@ -53,8 +51,6 @@ __all__ = [
     "CONFIDENCE",
     "Change",
     "Distribution",
-    "Float64s",
-    "Int64s",
     "Interval",
     "LongIteration",
     "RowSummary",

@@ -10,10 +10,9 @@ import math
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s, Int64s
 from tcpx_mpi.records import Row
 from tcpx_mpi.stats.series import (
-    Float64s,
-    Int64s,
     average_over_ranks,
     rank_times_ns,
     samples_received,

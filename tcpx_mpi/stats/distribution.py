@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tcpx_mpi.arrays import Float64s, Int64s
 from tcpx_mpi.stats.blocks import independent_count
 from tcpx_mpi.stats.interval import median_of_ordered
-from tcpx_mpi.stats.series import Float64s, Int64s, deviation, in_order
+from tcpx_mpi.stats.series import deviation, in_order
 
 #: How likely the sample's maximum must be to lie above a percentile before we print one.
 _PERCENTILE_CONFIDENCE = 0.95

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from tcpx_mpi.stats.series import Float64s, Int64s, at_place, in_order
+from tcpx_mpi.arrays import Float64s, Int64s
+from tcpx_mpi.stats.series import at_place, in_order
 
 CONFIDENCE = 0.95
 #: Above this many values the normal approximation of the binomial is as good.

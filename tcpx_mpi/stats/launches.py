@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.stats.interval import Interval
-from tcpx_mpi.stats.series import Float64s
 
 #: Launches of the same thing that must be there before their spread judges single ones. Two more
 #: launches differ by over 1.5 times as much as the farthest two of ten in 1 % of cases if launches

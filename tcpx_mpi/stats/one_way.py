@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import Row
-from tcpx_mpi.stats.series import Int64s
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import Row
 from tcpx_mpi.stats.distribution import Distribution, describe
-from tcpx_mpi.stats.series import Int64s
 
 #: A loop whose latency grows by more of the time that passes does not keep up.
 _KEEPS_UP = 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import Row
-from tcpx_mpi.stats.series import Int64s
 
 
 def rate(amount: float, time_ns: float) -> float:

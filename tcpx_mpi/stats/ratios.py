@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import BaselineInfo, Row, RunHeader, SideKey
 from tcpx_mpi.stats.blocks import batch_means
 from tcpx_mpi.stats.rates import bus_factor, cpu_s_per_gb, rate
 from tcpx_mpi.stats.series import (
-    Float64s,
     average_over_ranks,
     rank_times_ns,
     samples_received,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import GpuRow, ObservedPlacement, SideKey
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
@@ -15,7 +16,6 @@ from tcpx_mpi.stats.load import LoadFigures
 from tcpx_mpi.stats.one_way import OneWay
 from tcpx_mpi.stats.open_loop import OpenLoop
 from tcpx_mpi.stats.ratios import Ratio
-from tcpx_mpi.stats.series import Float64s
 
 
 @dataclass(frozen=True, eq=False)

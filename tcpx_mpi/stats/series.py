@@ -11,12 +11,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Float64s, Int64s
 from tcpx_mpi.records import Row, mapped_arrays
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 #: Over ranks, by `-a`; 0 takes the first.
 _JOINED = {1: np.add, 2: np.minimum, 3: np.maximum}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.stats.blocks import block_means, in_outline, independent_count, mid_ranks
-from tcpx_mpi.stats.series import Float64s
 
 #: Smaller changes than this, of the median, are not worth a line.
 WORTH_TELLING = 0.05

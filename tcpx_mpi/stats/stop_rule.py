@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.stats.blocks import block_means, in_outline, independent_means
 from tcpx_mpi.stats.interval import median_interval
-from tcpx_mpi.stats.series import Float64s
 
 #: Looks at fewer iterations than this are taken in by luck too often.
 LEAST_ITERATIONS = 30

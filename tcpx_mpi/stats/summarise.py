@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import FLUSH, IN_PLACE, LOADED, Average, Row, SideKey
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
 from tcpx_mpi.stats.rates import bus_factor, cpu_s_per_gb, cpu_time_ns, rate, total_if_known
 from tcpx_mpi.stats.row_summary import RowSummary
-from tcpx_mpi.stats.series import Int64s, average_over_ranks, elapsed_ns, rank_times_ns
+from tcpx_mpi.stats.series import average_over_ranks, elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
 
 

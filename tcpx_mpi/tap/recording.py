@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns.recording import MESSAGE, Post, Recording
 from tcpx_mpi.tap.file import TapFile, files_of
@@ -25,8 +26,6 @@ from tcpx_mpi.units import counted, format_size
 MOST_MESSAGES = 1 << 19
 #: Of an int32 of microseconds.
 _LONGEST_IDLE_S = 2000.0
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.tap.file import SEND, TapFile
 from tcpx_mpi.tap.joined import NONE, REQUEST, Job
 
 #: Bandwidth over time is of so many equal parts of a way's span.
 _PARTS = 20
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcpx_mpi import _native
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import FLUSH, RankRow
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, later
 from tcpx_mpi.stragglers.arrivals import NOT_SENT
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.compare import Limits, Verdict, verdict_of
-from tcpx_mpi.stats import CONFIDENCE, Change, Float64s, Interval, compare_launches, find_drift
+from tcpx_mpi.stats import CONFIDENCE, Change, Interval, compare_launches, find_drift
 from tcpx_mpi.tune.point import TODAY, Point
 from tcpx_mpi.tune.race import Heat, Race, claims, on_front
 

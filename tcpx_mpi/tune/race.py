@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.stats import CONFIDENCE, Float64s, launches_needed
+from tcpx_mpi.stats import CONFIDENCE, launches_needed
 from tcpx_mpi.stats.student import student_quantile
 from tcpx_mpi.tune.point import TODAY, Change, Point, Turn
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
+from tcpx_mpi.arrays import np
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.schedule.pattern import Pattern

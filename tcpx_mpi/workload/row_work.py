@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.element_group import ElementGroup
 from tcpx_mpi.schedule.elements import ElementType
@@ -23,8 +24,6 @@ from tcpx_mpi.schedule.table import (
     step_bytes,
 )
 from tcpx_mpi.workload.workload import Workload
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcpx_mpi import _native
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
 from tcpx_mpi.launch.watch import DEFAULT_S, OTHERS_LEAD_S, ROLL_CALL_LEAD_S, SET_UP, Phase
 from tcpx_mpi.records import mapped_arrays
@@ -29,7 +29,6 @@ from tcpx_mpi.world.processes import Process, state_of
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Int64s = NDArray[np.int64]
 _Key = TypeVar("_Key", bound=Hashable)
 _NOTHING = np.empty(0, dtype=np.uint8)
 #: Of messages by which two ranks compare their clocks.

@@ -22,6 +22,7 @@ NATIVE = REPOSITORY / "native"
 LAYERS = (
     (
         "_version",
+        "arrays",
         "errors",
         "folded",
         "cpu_lists",

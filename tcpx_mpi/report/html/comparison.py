@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.compare import Comparison, RowComparison, Verdict
 from tcpx_mpi.compare.text import verdict_text
 from tcpx_mpi.report.field import UNKNOWN
@@ -13,7 +14,6 @@ from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of
 from tcpx_mpi.report.html.page import rendered
 from tcpx_mpi.report.html.ratio_plot import ratio_plot
 from tcpx_mpi.report.html.tables import LINES_SHOWN, Column, Line, Table
-from tcpx_mpi.stats import Float64s
 from tcpx_mpi.units import format_time_us
 
 _LEVELS = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.compare import launch_times
 from tcpx_mpi.records import Run
 from tcpx_mpi.report.field import UNKNOWN
@@ -15,7 +16,6 @@ from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_number
 from tcpx_mpi.report.html.svg import COLOURS
 from tcpx_mpi.report.html.tables import LINES_SHOWN, Column, Line, Table, left_out
 from tcpx_mpi.report.launches import SPREAD, rows_over_launches
-from tcpx_mpi.stats import Float64s
 from tcpx_mpi.units import format_size, format_time_us
 
 #: Rows that have a column of their own, the first ones.

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.findings.rows import is_unchecked
 from tcpx_mpi.records import Row, RunHeader, SetupTimes
 from tcpx_mpi.report.fields import P50, P99
 from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_log_ticks, plain_number
 from tcpx_mpi.report.html.ceilings import LineRate
 from tcpx_mpi.report.html.svg import COLOURS
-from tcpx_mpi.stats import Float64s, RowSummary, at_place, in_order, rank_times_ns
+from tcpx_mpi.stats import RowSummary, at_place, in_order, rank_times_ns
 from tcpx_mpi.stats.ratios import strongest
 from tcpx_mpi.units import fit_number, format_size, format_size_option
 

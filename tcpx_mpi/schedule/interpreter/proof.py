@@ -8,17 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter.races import check_races
 from tcpx_mpi.schedule.interpreter.run import Outcome, Run
 from tcpx_mpi.schedule.interpreter.state import Start
-from tcpx_mpi.schedule.interpreter.values import (
-    Int64s,
-    OriginCodes,
-    difference_text,
-    reduced_at,
-    scaled,
-)
+from tcpx_mpi.schedule.interpreter.values import OriginCodes, difference_text, reduced_at, scaled
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
 from tcpx_mpi.schedule.promise import Scaled
 from tcpx_mpi.schedule.table import (

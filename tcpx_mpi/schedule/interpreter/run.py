@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter.state import Message, Queue, Start, State, state_of
-from tcpx_mpi.schedule.interpreter.values import Int64s, OriginCodes
+from tcpx_mpi.schedule.interpreter.values import OriginCodes
 from tcpx_mpi.schedule.table import BufferId, Layout, Op, Schedule, ScheduleError
 
 #: A report of a deadlock names so many waiting queues.

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.arrays import Int64s
 from tcpx_mpi.schedule.table import NONE
 
-Int64s = NDArray[np.int64]
 _UInt64s = NDArray[np.uint64]
 
 _MASK = np.uint64((1 << 62) - 1)

@@ -58,6 +58,16 @@ def test_help_and_usage_errors_load_neither_mpi_nor_hdf5_nor_numpy(argv: str) ->
     assert loaded.splitlines()[-1] == "LOADED"
 
 
+def test_what_starts_ranks_goes_without_numpy() -> None:
+    """It would be a fifth of the CPU time of admitting a run and starting mpirun."""
+    loaded = python(
+        "import sys, tcpx_mpi.cli.run as run\n"
+        "run.start_ranks = lambda *_: print('LOADED', *({'h5py', 'numpy'} & set(sys.modules)))\n"
+        "from tcpx_mpi import cli; cli.main(['run', 'pair', '--ranks', '2', '--plugin', 'null'])"
+    )
+    assert loaded.splitlines()[-1] == "LOADED"
+
+
 def test_the_module_runs_as_a_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tcpx_mpi", "run", "rign"],
