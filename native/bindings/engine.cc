@@ -10,6 +10,7 @@
 #include "bindings/sockets.h"
 #include "engine/clock.h"
 #include "engine/connections.h"
+#include "engine/grouped_loop.h"
 #include "engine/paced_loop.h"
 #include "engine/timed_loop.h"
 #include "engine/traced_loop.h"
@@ -41,7 +42,7 @@ class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
          int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads, bool flush,
-         bool paced)
+         bool paced, int receives, uint64_t seed)
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
@@ -53,6 +54,9 @@ class Engine : public Runner {
     if (threads < 1 || (threads > 1 && gpu != kNoGpu)) {
       throw nb::value_error("one progress thread, or several without a GPU");
     }
+    if (receives > 1 && (unpacker_ || witness_)) {
+      throw nb::value_error("several receives a request, or fragments");
+    }
     const TimedLoopLimits limits{window_send, window_receive, spins_before_yield, flush};
     std::vector<BatchLoop*> loops;
     for (int i = 0; i < threads; ++i) {
@@ -61,7 +65,7 @@ class Engine : public Runner {
         unpackers_.push_back(make_unpacker(unpack, gpu, nullptr));
         unpacker = unpackers_.back().get();
       }
-      loops_.push_back(make_loop(limits, unpacker, trace, paced));
+      loops_.push_back(make_loop(limits, unpacker, trace, paced, receives, seed));
       loops.push_back(loops_.back().get());
     }
     team_.emplace(std::move(loops), gpu);
@@ -87,9 +91,15 @@ class Engine : public Runner {
 
  private:
   std::unique_ptr<TimedLoop> make_loop(const TimedLoopLimits& limits, Unpacker* unpacker,
-                                       size_t trace, bool paced) {
+                                       size_t trace, bool paced, int receives, uint64_t seed) {
     Net& net = plugin_.net();
-    if (trace != 0 && paced) throw nb::value_error("a loop is paced, or traced");
+    if ((trace != 0) + paced + (receives != 1) > 1) {
+      throw nb::value_error("a loop is paced, or traced, or has several receives a request");
+    }
+    if (receives != 1) {
+      return std::make_unique<GroupedLoop>(net, connections_, limits, copier_.get(), receives,
+                                           seed);
+    }
     if (paced) {
       auto loop = std::make_unique<PacedLoop>(net, connections_, limits, unpacker, copier_.get());
       paced_.push_back(loop.get());
@@ -146,11 +156,12 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool, bool>(),
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool, bool, int,
+                    uint64_t>(),
            "plugin"_a, "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
            "unpack"_a = kUnpackInPlace, "witness"_a = false, "gpu"_a = kNoGpu,
            "setup_gpu"_a = kNoGpu, "trace"_a = 0, "threads"_a = 1, "flush"_a = false,
-           "paced"_a = false, nb::keep_alive<1, 2>())
+           "paced"_a = false, "receives"_a = 1, "seed"_a = 0, nb::keep_alive<1, 2>())
       .def("pace", &Engine::pace, "interval_ns"_a)
       .def(
           "listen",

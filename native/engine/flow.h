@@ -79,6 +79,16 @@ struct Posting {
   const uint8_t* source = nullptr;  // of a copy
 };
 
+// Receives that are posted in one call, by their place in it: room may be more than is sent.
+struct Group {
+  int n = 0;
+  void* data[kMaxReceives];
+  size_t room[kMaxReceives];
+  int tags[kMaxReceives];
+  void* mhandles[kMaxReceives];
+  int sizes[kMaxReceives];  // that are sent
+};
+
 // Of a receive that is reduced: what it meets, and where the result belongs.
 struct Operands {
   const uint8_t* local;
@@ -122,6 +132,9 @@ struct FlowCounts {
 // and, where kTraces says that steps are stamped:
 //   void done(flow, chunk): the plugin has said so;  void visible(flow, chunk): it is flushed
 //   void in_place(flow, chunk): it is unpacked, or reduced by a GPU
+// and, where kGroups says that one irecv takes several messages, which `next` describes:
+//   const Group& group(flow, chunk) const: of a receive, from its post on
+//   int tag(flow) const: of the message to be sent
 template <typename Source, typename Part>
 struct Flow : FlowCounts {
   Source source;
@@ -176,8 +189,15 @@ struct Flow : FlowCounts {
     void* request = nullptr;
     int code;
     if (kind == FlowKind::kSend) {
+      int tag = kTag;
+      if constexpr (Feed::kGroups) tag = feed.tag(*this);
       feed.calls(*this, watch::InCall::kPost);
-      code = feed.net().isend(comm->comm, chunk.data, chunk.bytes, kTag, posting.mhandle, &request);
+      code = feed.net().isend(comm->comm, chunk.data, chunk.bytes, tag, posting.mhandle, &request);
+    } else if constexpr (Feed::kGroups) {
+      Group group = feed.group(*this, chunk);  // the plugin's own to write to
+      feed.calls(*this, watch::InCall::kPost);
+      code = feed.net().irecv(comm->comm, group.n, group.data, group.room, group.tags,
+                              group.mhandles, &request);
     } else {
       void* data = chunk.data;
       size_t size = chunk.bytes;
@@ -239,16 +259,20 @@ struct Flow : FlowCounts {
   bool test_oldest(Feed& feed) {
     Chunk<Part>& chunk = chunks[tested % kNetMaxRequests];
     int done = 0;
-    int sizes[1] = {0};
+    int sizes[Feed::kGroups ? kMaxReceives : 1] = {0};
     const int code = feed.net().test(chunk.request, &done, sizes);
     if (code != kNetSuccess) return fail(feed, chunk, FaultKind::kPlugin, "test", code);
     if (!done) return false;
     if constexpr (Feed::kTraces) feed.done(*this, chunk);
     if (kind == FlowKind::kReceive) {
-      // TCPX never writes the size. A plugin that wrote one writes them all, so its 0 is a size.
-      comm->reports_sizes |= sizes[0] != 0;
-      if (comm->reports_sizes && static_cast<uint32_t>(sizes[0]) != chunk.bytes) {
-        return fail(feed, chunk, FaultKind::kSize, "test", sizes[0]);
+      if constexpr (Feed::kGroups) {
+        if (!has_sizes(feed, chunk, sizes)) return false;
+      } else {
+        // TCPX never writes the size. A plugin that wrote one writes them all, so its 0 is a size.
+        comm->reports_sizes |= sizes[0] != 0;
+        if (comm->reports_sizes && static_cast<uint32_t>(sizes[0]) != chunk.bytes) {
+          return fail(feed, chunk, FaultKind::kSize, "test", sizes[0]);
+        }
       }
       if (chunk.scattered && !begin_unpack(feed, chunk)) return false;
       if (chunk.flushes && !begin_flush(feed, chunk)) return false;
@@ -262,15 +286,36 @@ struct Flow : FlowCounts {
     return !is_first || goes_on || finish(feed, chunk);
   }
 
+  // Of a group: that each of its messages has the size with which it was sent.
+  template <typename Feed>
+  bool has_sizes(Feed& feed, Chunk<Part>& chunk, const int* sizes) {
+    const Group& group = feed.group(*this, chunk);
+    for (int i = 0; i < group.n; ++i) comm->reports_sizes |= sizes[i] != 0;
+    for (int i = 0; i < group.n && comm->reports_sizes; ++i) {
+      if (sizes[i] == group.sizes[i]) continue;
+      chunk.bytes = static_cast<uint32_t>(group.sizes[i]);  // what it is told beside
+      return fail(feed, chunk, FaultKind::kSize, "test", sizes[i]);
+    }
+    return true;
+  }
+
   // What the plugin put in place is to be seen by whoever reads it.
   template <typename Feed>
   bool begin_flush(Feed& feed, Chunk<Part>& chunk) {
-    void* data = chunk.data;
-    int size = static_cast<int>(chunk.bytes);
     feed.flushes(chunk);
     chunk.flush = nullptr;  // some plugins leave it as it is: that is "done at once"
-    feed.calls(*this, watch::InCall::kFlush);
-    const int code = feed.net().iflush(comm->comm, 1, &data, &size, &chunk.mhandle, &chunk.flush);
+    int code;
+    if constexpr (Feed::kGroups) {
+      Group group = feed.group(*this, chunk);
+      feed.calls(*this, watch::InCall::kFlush);
+      code = feed.net().iflush(comm->comm, group.n, group.data, group.sizes, group.mhandles,
+                               &chunk.flush);
+    } else {
+      void* data = chunk.data;
+      int size = static_cast<int>(chunk.bytes);
+      feed.calls(*this, watch::InCall::kFlush);
+      code = feed.net().iflush(comm->comm, 1, &data, &size, &chunk.mhandle, &chunk.flush);
+    }
     feed.calls(*this, watch::InCall::kTest);
     if (code != kNetSuccess) return fail(feed, chunk, FaultKind::kPlugin, "iflush", code);
     if (chunk.flush == nullptr) {
@@ -290,7 +335,7 @@ struct Flow : FlowCounts {
       Chunk<Part>& chunk = chunks[flushed % kNetMaxRequests];
       if (chunk.state != ChunkState::kFlushing) continue;
       int done = 0;
-      int sizes[1] = {0};
+      int sizes[Feed::kGroups ? kMaxReceives : 1] = {0};
       feed.calls(*this, watch::InCall::kTestFlush);
       const int code = feed.net().test(chunk.flush, &done, sizes);
       feed.calls(*this, watch::InCall::kTest);
@@ -351,8 +396,10 @@ struct Flow : FlowCounts {
   template <typename Feed>
   bool finish(Feed& feed, Chunk<Part>& chunk) {
     if (chunk.state == ChunkState::kArrived && feed.net().offers_consumed()) {
+      int receives = 1;
+      if constexpr (Feed::kGroups) receives = feed.group(*this, chunk).n;
       feed.calls(*this, watch::InCall::kConsumed);
-      const int code = feed.net().irecv_consumed(comm->comm, 1, chunk.request);
+      const int code = feed.net().irecv_consumed(comm->comm, receives, chunk.request);
       feed.calls(*this, watch::InCall::kTest);
       if (code != kNetSuccess) {
         return fail(feed, chunk, FaultKind::kPlugin, "irecvConsumed", code);

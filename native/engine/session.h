@@ -225,6 +225,7 @@ class Session {
   // As a feed.
   static constexpr bool kComputes = false;
   static constexpr bool kTraces = false;
+  static constexpr bool kGroups = false;
   Net& net() { return net_; }
   bool failed() const { return fault_.kind != FaultKind::kNone; }
   int64_t now() const { return now_ns(); }

@@ -54,6 +54,7 @@ class TimedLoop : public BatchLoop {
   // As a feed.
   static constexpr bool kComputes = true;
   static constexpr bool kTraces = false;
+  static constexpr bool kGroups = false;
   const Arithmetic& arithmetic() const { return program().arithmetic; }
   Operands operands(const Chunk<Part>& chunk) const;
   Net& net() { return net_; }

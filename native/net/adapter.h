@@ -17,9 +17,6 @@
 
 namespace tcpx {
 
-// The most receives that we ever pass in one call; NCCL's own limit is 8.
-constexpr int kMaxReceives = 8;
-
 template <typename Table, typename Properties>
 class Adapter : public Net {
  public:

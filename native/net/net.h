@@ -41,6 +41,9 @@ struct NetProperties {
   int plane_id = -1;
 };
 
+// The most receives that we ever pass in one call; NCCL's own limit is 8.
+constexpr int kMaxReceives = 8;
+
 // What irecv finds in `*request` from a caller that need not know when it is done (v9 on).
 inline void* const kNetOptionalCompletion = reinterpret_cast<void*>(1);
 

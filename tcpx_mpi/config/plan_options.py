@@ -28,6 +28,8 @@ from tcpx_mpi.config.parsers import (
 MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
 MAX_WINDOW = 16
+#: Receives of one irecv; an adapter has room for no more.
+MAX_RECEIVES = 8
 
 
 # Tables, so laid out as such: type and place; default, limits and meaning; then its forms.
@@ -102,6 +104,9 @@ class PlanOptions:
         "sends in flight on each channel, at most 16")
     window_recv: int = option(TRANSPORT, 16, integer(1, MAX_WINDOW, "the plugin's request limit"),
         "receives in flight on each channel, at most 16")
+    multi_recv: int = option(TRANSPORT, 1, integer(1, MAX_RECEIVES, "what NCCL asks for at once"),
+        "messages that one receive request takes, 1 to 8, within the plugin's maxRecvs: each chunk "
+        "is cut into N, of mixed sizes, tags and order; windows count messages")
 
     def plan_options(self) -> dict[str, Any]:
         """These options alone, by name."""

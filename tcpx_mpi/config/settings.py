@@ -53,7 +53,7 @@ _AFTER = {
     "timeout_s": "blocking",
     "json_path": "report_cputime",
     "trace": "one_way",
-    "profile": "window_recv",
+    "profile": "multi_recv",
 }
 
 

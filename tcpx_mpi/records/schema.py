@@ -69,7 +69,7 @@ ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished
 
 #: Older files lack these; what they then mean is in `RunHeader` and `Plan`.
 NEW_HEADER_ATTRIBUTES = frozenset({"algbw_factor"})
-NEW_PLAN_ATTRIBUTES = frozenset({"skipped", "one_way"})
+NEW_PLAN_ATTRIBUTES = frozenset({"skipped", "one_way", "multi_recv"})
 #: Older files lack these; what they then mean is in `RowFacts`.
 NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs", "algo", "rate_per_s"})
 #: Datasets of a row that only some rows have, and none of an older file.

@@ -111,7 +111,8 @@ def _engine_lines(header: RunHeader) -> list[str]:
         *(f"# Settings: {text}" for text in _lines_of(header.facts, "turned_off")),
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {chunk}, {counted(plan.channels, 'channel')}, "
-        f"window send {plan.window_send} receive {plan.window_recv}",
+        f"window send {plan.window_send} receive {plan.window_recv}"
+        + (f", {plan.multi_recv} receives a request" if plan.multi_recv > 1 else ""),
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
     ]

@@ -154,6 +154,11 @@ def measured_rows(run: Run) -> list[MeasuredRow]:
         raise UsageError(
             f"--fit ({run.path}) has the pace of --rate for its times: fit on a run without it"
         )
+    if header.plan.multi_recv > 1:
+        raise UsageError(
+            f"--fit ({run.path}) has {header.plan.multi_recv} messages a chunk (--multi-recv), "
+            "which simulate has not: fit on a run without it"
+        )
     return [found for row in run.rows if (found := _measured(run, row)) is not None]
 
 

@@ -46,6 +46,11 @@ class Simulation:
                 f"{settings.pattern} times a part of its iteration, which simulate cannot: "
                 "use pingpong or mesh"
             )
+        if settings.multi_recv > 1:
+            raise UsageError(
+                f"--multi-recv ({settings.multi_recv}) is of a plugin's calls, which simulate has "
+                "not: leave it out"
+            )
         self.settings = self._workload.settings
         self.world = world
         self.costs = costs

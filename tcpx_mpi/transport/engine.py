@@ -22,6 +22,7 @@ from tcpx_mpi.transport.load_plugin import MANAGER_TRAP, LoadedPlugin
 from tcpx_mpi.transport.memory import (
     companions,
     require_memory,
+    require_receives,
     setup_gpu,
     slot_buffers,
     visible_gpus,
@@ -100,6 +101,7 @@ class RankEngine:
             sends: require_memory(settings.memory_of(sends), plugin, placement.device)
             for sends in (True, False)
         }
+        require_receives(settings, plugin, placement.device)
         self.buffers: dict[BufferId, Any] = {}
         #: Whose memory is used, and whose clocks are watched; None without one.
         self.gpu: RankGpu | None = None
@@ -123,6 +125,8 @@ class RankEngine:
                 1 if witness else max(settings.progress_threads, 1),
                 settings.flushes(),
                 bool(settings.rates),
+                settings.multi_recv,
+                settings.seed,
             )
 
     def listen(self, world_size: int) -> list[bytes]:

@@ -42,6 +42,21 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str =
     return pointer
 
 
+def require_receives(settings: Settings, plugin: LoadedPlugin, device: int) -> None:
+    """Raises UsageError for more receives in one request than the plugin takes."""
+    asked, most = settings.multi_recv, plugin.nic(device)["max_recvs"]
+    if asked > max(most, 1):
+        raise UsageError(
+            f"--multi-recv ({asked}) is larger than maxRecvs of {plugin.file.name} ({most}): "
+            + (f"use {most} or less" if most > 1 else "leave it out, or use another plugin")
+        )
+    if asked > 1 and settings.unpack_mode() != "in place":
+        raise UsageError(
+            f"--multi-recv ({asked}) has no receives in fragments, as {plugin.file.name} makes "
+            "them: use host memory, or leave it out"
+        )
+
+
 def setup_gpu(
     kind: str, plugin: LoadedPlugin, placement: Placement, devices: Sequence[Mapping[str, Any]]
 ) -> int:

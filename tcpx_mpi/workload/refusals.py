@@ -20,6 +20,7 @@ from tcpx_mpi.units import figure, format_size
 def require_options(settings: Settings, program: Program) -> None:
     """Refusals that do not depend on the number of ranks."""
     _require_open_loop(settings, program)
+    _require_groups_of_receives(settings)
     if "load_bytes" in program.options:
         _require_no_turns(settings)
     if "sequence_paths" in program.options and settings.sequence_paths and settings.matrix_path:
@@ -74,6 +75,27 @@ def _require_open_loop(settings: Settings, program: Program) -> None:
             f"and --stall-timeout ends a run after {settings.stall_timeout_s:g} s: use a higher "
             "rate, or a timeout of twice that and more"
         )
+
+
+def _require_groups_of_receives(settings: Settings) -> None:
+    """Refuses what --multi-recv cannot be with."""
+    receives = settings.multi_recv
+    if receives == 1:
+        return
+    for option, is_given in (("--rate", settings.rates), ("--trace", settings.trace)):
+        if is_given:
+            raise UsageError(
+                f"--multi-recv ({receives}) and {option} exclude each other: give one of them"
+            )
+    for option, window in (
+        ("--window-send", settings.window_send),
+        ("--window-recv", settings.window_recv),
+    ):
+        if window < receives:
+            raise UsageError(
+                f"{option} ({window}) is smaller than the {receives} messages of one request "
+                f"(--multi-recv): use {receives} or more"
+            )
 
 
 def require_line_rate(settings: Settings, bytes_of_largest: int, mbps: int, nic: str) -> None:

@@ -27,6 +27,12 @@ struct FakeRequest {
   void* mhandle = nullptr;
   int tests = 0;
   bool done = false;  // and seen
+  // Of a send 1; of a receive, those in one call, of which the first is also above.
+  int n = 1;
+  int tags[tcpx::kMaxReceives] = {};
+  uint8_t* parts[tcpx::kMaxReceives] = {};
+  size_t room[tcpx::kMaxReceives] = {};
+  int got[tcpx::kMaxReceives] = {};  // as it was told
 };
 
 struct FakeComm {
@@ -60,9 +66,12 @@ class FakeNet : public tcpx::Net {
   std::function<bool(const FakeRequest&)> completes = [](const FakeRequest&) { return true; };
   std::function<bool(const FakeComm&)> busy = [](const FakeComm&) { return false; };
   std::function<int(const FakeRequest&)> reported_size = [](const FakeRequest&) { return -1; };
+  // Of a receive of several, how many bytes each has got; else `reported_size`.
+  std::function<void(const FakeRequest&, int*)> report_group = [](const FakeRequest&, int*) {};
   std::function<int(Call, const FakeComm*)> code = [](Call, const FakeComm*) { return 0; };
   std::function<void(const FakeEvent&)> watch = [](const FakeEvent&) {};
   bool consumed_offered = true;
+  int max_receives = 1;  // in one call
   // Tests of a flush until it is done; 0: iflush gives no request; none: there is nothing to flush.
   std::optional<int> flush_tests;
   std::function<bool(const FakeFlush&)> flushes = [this](const FakeFlush& flush) {
@@ -123,13 +132,12 @@ class FakeNet : public tcpx::Net {
     ++deregistered;
     return 0;
   }
-  int isend(void* comm, void* data, size_t bytes, int, void* mhandle, void** request) override {
-    return post(Call::kIsend, comm, data, bytes, mhandle, request);
+  int isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void** request) override {
+    return post(Call::kIsend, comm, 1, &data, &bytes, &tag, &mhandle, request);
   }
-  int irecv(void* comm, int n, void** data, size_t* bytes, int*, void** mhandles,
+  int irecv(void* comm, int n, void** data, size_t* bytes, int* tags, void** mhandles,
             void** request) override {
-    if (n != 1) breach("several receives in one call", nullptr);
-    return post(Call::kIrecv, comm, data[0], bytes[0], mhandles[0], request);
+    return post(Call::kIrecv, comm, n, data, bytes, tags, mhandles, request);
   }
   int iflush(void* pointer, int n, void** data, int* sizes, void** mhandles,
              void** request) override {
@@ -139,8 +147,16 @@ class FakeNet : public tcpx::Net {
     FakeRequest& receive = comm->requests[(comm->done - 1) % kNetMaxRequests];
     if (!flush_tests) breach("iflush of host memory", &receive);
     if (*request != nullptr) breach("iflush with a request that is not NULL", &receive);
-    if (n != 1 || data[0] != receive.data || mhandles[0] != receive.mhandle ||
-        sizes[0] != static_cast<int>(receive.bytes) || sizes[0] == 0 || !receive.done) {
+    int sum = 0;
+    for (int i = 0; i < n && i < receive.n; ++i) {
+      if (data[i] != receive.parts[i] || mhandles[i] != receive.mhandle ||
+          (n > 1 && sizes[i] != receive.got[i])) {
+        breach("iflush of what was not received", &receive);
+      }
+      sum += sizes[i];
+    }
+    if (n != receive.n || sum == 0 || !receive.done ||
+        (n == 1 && sum != static_cast<int>(receive.bytes))) {
       breach("iflush of what was not received", &receive);
     }
     note({Call::kFlush, comm, receive.serial, receive.data, true});
@@ -160,7 +176,9 @@ class FakeNet : public tcpx::Net {
     if (request->done) breach("test after done", request);
     if (request->serial != comm.done) breach("test of a request that is not the oldest", request);
     if (done == nullptr || sizes == nullptr) breach("test without room for an answer", request);
-    if (sizes != nullptr && sizes[0] != 0) breach("test with a size that is not zeroed", request);
+    for (int i = 0; i < request->n && sizes != nullptr; ++i) {
+      if (sizes[i] != 0) breach("test with a size that is not zeroed", request);
+    }
     if (const int refused = code(Call::kTest, &comm)) return refused;
     ++request->tests;
     *done = completes(*request) ? 1 : 0;
@@ -169,6 +187,8 @@ class FakeNet : public tcpx::Net {
       ++comm.done;
       const int size = reported_size(*request);
       if (size >= 0) sizes[0] = size;
+      if (!comm.sends) report_group(*request, sizes);
+      std::copy(sizes, sizes + request->n, request->got);
     }
     note({Call::kTest, &comm, request->serial, request->data, *done != 0});
     return 0;
@@ -179,7 +199,8 @@ class FakeNet : public tcpx::Net {
     auto* request = static_cast<FakeRequest*>(request_pointer);
     auto* comm = static_cast<FakeComm*>(pointer);
     if (!consumed_offered) breach("irecvConsumed that is not offered", request);
-    if (n != 1 || request->comm != comm || comm->sends) breach("irecvConsumed of another", request);
+    if (n != request->n || request->comm != comm || comm->sends)
+      breach("irecvConsumed of another", request);
     if (!request->done) breach("irecvConsumed before done", request);
     if (request->serial != comm->consumed) breach("irecvConsumed out of order or twice", request);
     if (const int refused = code(Call::kConsumed, comm)) return refused;
@@ -226,28 +247,39 @@ class FakeNet : public tcpx::Net {
     watch(event);
   }
 
-  int post(Call call, void* pointer, void* data, size_t bytes, void* mhandle, void** request) {
+  int post(Call call, void* pointer, int n, void** data, size_t* bytes, const int* tags,
+           void** mhandles, void** request) {
     ++calls;
+    if (n < 1 || n > max_receives) {
+      breach("more receives in one call than maxRecvs", nullptr);
+      return kNetInvalidArgument;
+    }
     auto* comm = static_cast<FakeComm*>(pointer);
     if (comm->sends != (call == Call::kIsend)) breach("post on a comm of the other way", nullptr);
     if (*request != nullptr) breach("post with a request that is not NULL", nullptr);
     if (const int refused = code(call, comm)) return refused;
-    auto* bytes_at = static_cast<uint8_t*>(data);
+    auto* bytes_at = static_cast<uint8_t*>(data[0]);
     if (busy(*comm)) {
       note({call, comm, comm->posted, bytes_at, false});
       return 0;
     }
-    if (comm->outstanding() >= kNetMaxRequests) {
+    if ((comm->outstanding() + 1) * static_cast<uint64_t>(n) > kNetMaxRequests) {
       breach("a 17th request", nullptr);
       return kNetInternalError;
     }
-    const auto* region = static_cast<Registration*>(mhandle);
-    if (region->comm != pointer || bytes_at < region->data ||
-        bytes_at + bytes > region->data + region->bytes) {
-      breach("a post outside of its registration", nullptr);
-    }
     FakeRequest& slot = comm->requests[comm->posted % kNetMaxRequests];
-    slot = {comm, comm->posted, bytes_at, bytes, mhandle, 0, false};
+    slot = {comm, comm->posted, bytes_at, bytes[0], mhandles[0], 0, false, n};
+    for (int i = 0; i < n; ++i) {
+      const auto* region = static_cast<Registration*>(mhandles[i]);
+      auto* part = static_cast<uint8_t*>(data[i]);
+      if (region->comm != pointer || part < region->data ||
+          part + bytes[i] > region->data + region->bytes) {
+        breach("a post outside of its registration", nullptr);
+      }
+      slot.tags[i] = tags[i];
+      slot.parts[i] = part;
+      slot.room[i] = bytes[i];
+    }
     ++comm->posted;
     comm->most_outstanding = std::max(comm->most_outstanding, comm->outstanding());
     *request = &slot;

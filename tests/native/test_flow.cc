@@ -62,6 +62,7 @@ struct Scene {
   }
   static constexpr bool kComputes = true;
   static constexpr bool kTraces = false;
+  static constexpr bool kGroups = false;
   const Arithmetic& arithmetic() const { return doubles_; }
   Operands operands(const Chunk<Nothing>&) { return {memory_ + 8, memory_ + 8}; }
 

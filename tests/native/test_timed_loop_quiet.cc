@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "counted_allocations.h"
+#include "engine/grouped_loop.h"
 #include "engine/traced_loop.h"
 #include "net/library.h"
 #include "net/logger.h"
@@ -78,6 +79,20 @@ TEST(a_batch_that_is_traced_allocates_nothing) {
   driver.reserve(32);
   CHECK_EQ(allocations_of(driver, {0, 32, 0, 1'000'000'000, 0}, true), 0);
   CHECK_EQ(driver.trace().size(), 16u);
+}
+
+TEST(a_batch_of_several_messages_a_chunk_allocates_nothing) {
+  Rig rig;
+  rig.load(Steps().receive(0).send(0), {256}, 64, 32);
+  rig.net.max_receives = 8;
+  rig.net.events.reserve(1 << 16);
+  rig.net.busy = [calls = 0](const FakeComm&) mutable { return ++calls % 3 == 0; };
+  GroupedLoop driver(rig.net, rig.connections, {}, nullptr, 8, 1);
+  const BlockTable blocks[kBuffers] = {blocks_of({256}), blocks_of({256}), {}};
+  const Steps steps = Steps().receive(0).send(0);
+  driver.load(compile(steps.data(), steps.size(), blocks, 64, 2), rig.bases);
+  driver.reserve(32);
+  CHECK_EQ(allocations_of(driver, {0, 32, 0, 1'000'000'000, 0}, true), 0);
 }
 
 TEST(a_batch_that_computes_allocates_nothing) {

@@ -59,7 +59,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
         "trace": "one_way",
         "plugin": "wide",
         "channels": "recv_memory",
-        "profile": "window_recv",
+        "profile": "multi_recv",
     }  # fmt: skip
 
 

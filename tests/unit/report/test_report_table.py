@@ -255,6 +255,12 @@ def test_the_header_says_plugin_mode_slots_and_changed_settings() -> None:
     assert "# Note: a note\n" in text
 
 
+def test_the_header_says_how_many_receives_a_request_has() -> None:
+    header = invented.run_header()
+    header.plan = dataclasses.replace(header.plan, multi_recv=4)
+    assert " window send 12 receive 16, 4 receives a request\n" in "\n".join(header_lines(header))
+
+
 def test_the_header_says_what_the_plugin_warned_of_and_what_its_sockets_are() -> None:
     facts = {
         "plugin_warned": "SNDBUF=banana is no whole number\nthe kernel refuses nosuch (rank 1)",

@@ -36,6 +36,22 @@ def test_a_fit_takes_no_open_loop() -> None:
         measured_rows(run)
 
 
+def test_what_a_plugin_takes_at_once_is_not_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.toml").write_text("multi_recv = 4\n")
+    config = ["--config", str(tmp_path / "c.toml")]
+    assert main(["simulate", "ring", "--ranks", "2", *NETWORK, *config]) == 2
+    assert "--multi-recv (4) is of a plugin's calls" in capsys.readouterr().err
+
+
+def test_a_fit_takes_no_several_messages_a_chunk() -> None:
+    run = invented_runs.sound(rows=2)
+    run.header.plan = dataclasses.replace(run.header.plan, multi_recv=4)
+    with pytest.raises(UsageError, match=r"has 4 messages a chunk \(--multi-recv\)"):
+        measured_rows(run)
+
+
 @pytest.mark.parametrize(("nics", "sharing"), [("abcd", 1), ("aabb", 2), ("aaab", None)])
 def test_a_fit_knows_how_many_ranks_share_a_nic(nics: str, sharing: int | None) -> None:
     run = invented_runs.sound(world=8, rows=2)

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from tcpx_mpi import _native
+from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.plugin.find import PluginFile
 from tcpx_mpi.run.metadata import by_ranks
 from tcpx_mpi.transport.engine import confined_to
 from tcpx_mpi.transport.load_plugin import require_traffic_class, traps_of
-from tcpx_mpi.transport.memory import require_memory, setup_gpu
+from tcpx_mpi.transport.memory import require_memory, require_receives, setup_gpu
 
 GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
 NO_GPU = Placement(0, 1, 0, -1, False)
@@ -29,6 +30,7 @@ def plugin(
     device_type: int = _native.DEVICE_UNPACK,
     ptr_support: int = 3,
     pci_less: bool = False,
+    max_recvs: int = 1,
 ) -> Any:
     pci = "" if pci_less else "/sys/devices/pci0000:00/0000:00:04.0"
     properties = {
@@ -36,6 +38,7 @@ def plugin(
         "ptr_support": ptr_support,
         "name": "lo",
         "pci_path": pci,
+        "max_recvs": max_recvs,
     }
     return SimpleNamespace(file=SimpleNamespace(name=name), nic=lambda device: properties)
 
@@ -70,6 +73,28 @@ def test_a_session_of_a_gpu_needs_a_plugin_with_a_receive_path_for_it() -> None:
     with pytest.raises(UsageError, match=r"^gpu \(0\): plugin GPUDirectTCPX_v7 .* lo has none"):
         require_memory("cuda", plugin("GPUDirectTCPX_v7", pci_less=True), 0, "gpu (0)")
     assert require_memory("cuda", plugin("softtcpx_v7", pci_less=True), 0) == _native.PTR_CUDA
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "memory", "said"),
+    [
+        ("1", 0, "host", None),
+        ("1", 1, "emulated", None),
+        ("4", 4, "host", None),
+        ("4", 3, "host", r"^--multi-recv \(4\) is larger than maxRecvs of x \(3\): use 3 or less$"),
+        ("2", 1, "host", r"maxRecvs of x \(1\): leave it out, or use another plugin$"),
+        ("2", -5, "host", r"maxRecvs of x \(-5\): leave it out, or use another plugin$"),
+        ("2", 8, "emulated", r"^--multi-recv \(2\) has no receives in fragments, as x makes them"),
+    ],
+)
+def test_a_request_takes_as_many_receives_as_the_plugin_says(
+    asked: str, most: int, memory: str, said: str | None
+) -> None:
+    settings = load_settings({"multi_recv": asked, "memory": memory}, {})
+    if said is None:
+        return require_receives(settings, plugin("x", max_recvs=most), 0)
+    with pytest.raises(UsageError, match=said):
+        require_receives(settings, plugin("x", max_recvs=most), 0)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: some to leave alone")

@@ -324,3 +324,20 @@ def test_pairwise_is_taken_where_it_was_faster_and_not_where_latency_counts() ->
     assert chosen == ["spread", "pairwise"]
     slower = costs_of(program, sizes, [10_056, spread], {"pairwise": 2 * pairwise})
     assert choose_algorithm(facts(program, sizes[1]), program, slower).algo == "spread"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rate": "10"}, "--multi-recv (4) and --rate exclude each other: give one of them"),
+        ({"trace": "8"}, "--multi-recv (4) and --trace exclude each other: give one of them"),
+        ({"window_send": "3"}, "--window-send (3) is smaller than the 4 messages of one request "),
+        ({"window_recv": "2"}, "--window-recv (2) is smaller than the 4 messages of one request "),
+    ],
+)
+def test_what_several_messages_a_chunk_cannot_be_with(options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        workload("pair", multi_recv="4", **options)
+    assert said in str(refused.value)
+    workload("pair", multi_recv="4", window_send="4", window_recv="4")
+    workload("pair", **options)
