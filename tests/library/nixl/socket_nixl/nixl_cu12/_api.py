@@ -3,7 +3,8 @@
 SOCKET_NIXL_INTERFACE is the name of interfaces, whose number is the backend's device; others are
 told the address of that one (default: loopback).
 SOCKET_NIXL_FAULT plants one: "flip NAME" has the agent of that name turn a bit of what it is
-written or asked for, "die NAME" ends its process at the first request, "die NAME at 8" at the 8th.
+written or asked for, "late NAME" has it take what it was written the time before, whoever did,
+"die NAME" ends its process at the first request, "die NAME at 8" at the 8th.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class nixl_agent:  # NIXL's name
         match os.environ.get("SOCKET_NIXL_FAULT", "").split():
             case [fault, of, *at] if of == name:
                 self._fault, self._left = fault, int(at[-1]) if at else 1
+        self._before = bytearray()  # what it was written last
         self._listener = socket.create_server((_address(), 0))
         self._ways: dict[str, tuple[socket.socket, deque[_Post], threading.Lock]] = {}
         self._posts: dict[int, _Post] = {}
@@ -115,6 +117,8 @@ class nixl_agent:  # NIXL's name
     def _broken(self, data: bytearray) -> bytearray:
         if self._fault == "flip":
             data[len(data) // 2] ^= 1
+        if self._fault == "late":
+            data, self._before = self._before or data, data
         return data
 
     # --- Who asks
