@@ -46,6 +46,17 @@ def test_every_byte_is_in_place_when_it_is_flushed_in_every_version(
     assert "# Flush: always (auto: " in result.out
 
 
+@pytest.mark.parametrize(("pattern", "receives"), [("alltoall", "3"), ("all_reduce", "8")])
+def test_several_messages_of_a_request_are_flushed_together(
+    pattern: str, receives: str, gpus: Gpus, place: Path
+) -> None:
+    options = ("--memory", "cuda", *SIZES, "--multi-recv", receives)
+    result = ran(gpus, place, pattern, *options, **FORCED)
+    assert result.code == 0, result.text
+    assert "# Out of bounds values : 0 OK" in result.out, result.text
+    assert f", {receives} receives a request\n" in result.out
+
+
 @pytest.mark.parametrize(
     ("options", "memory"),
     [

@@ -81,6 +81,15 @@ def test_so_it_is_where_iterations_differ(place: Path) -> None:
     require_right(ran(place, "moe", *options))
 
 
+def test_what_is_hidden_until_it_is_flushed_is_whole_or_found(place: Path) -> None:
+    hidden = {"SOFTTCPX_TRAP_HIDDEN": "1", "NCCL_NET_FORCE_FLUSH": "1"}
+    pair = ["pair", "--ranks", "2", "--memory", "emulated", *SIZES, "--multi-recv", "8"]
+    require_right(ran(place, *pair, **hidden))
+    result = ran(place, *pair, "--flush", "never", **hidden)
+    assert result.code == 5, result.text
+    assert "not flushed (--flush never)" in result.text
+
+
 @pytest.mark.parametrize("abi", [6, 12, *(
     pytest.param(abi, marks=pytest.mark.variant) for abi in (7, 8, 9, 10, 11)
 )])  # fmt: skip
