@@ -176,6 +176,7 @@ RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
       if (!request.announced) announce(request, header);
       request.scheduled += header.length;
       reader.begin += sizeof header;
+      reader.expects_large = header.length > SocketReader::kStageBytes;
       if (header.length > 0) {
         reader.request = &request;
         reader.sequence = header.sequence;
@@ -382,8 +383,8 @@ Comm::Step RecvComm::step(int socket) {
   if (!reader.let_go(fd)) return lost(socket, errno, moved);
 
   reader.compact();
-  uint64_t wanted = reader.stage.size() - reader.end;
-  const bool peeks = reader.waited && reader.request == nullptr;
+  uint64_t wanted = reader.rest_of_stage().iov_len;
+  const bool peeks = reader.waited && reader.request == nullptr && !reader.expects_large;
   const ssize_t got = peeks ? reader.peek(fd) : read(reader, fd, &wanted);
   reader.waited = got < 0 && errno == EAGAIN;
   if (reader.waited) return moved ? Step::kMovedAll : Step::kBlocked;

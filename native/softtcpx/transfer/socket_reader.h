@@ -1,7 +1,8 @@
 // One data socket of a receiving connection: the piece that is under way, and a stage.
 //
 // Behind the rest of the current piece, each read takes what follows it into the stage: the next
-// header, and whole small messages with it. A large piece is copied once, by the kernel.
+// header, and whole small messages with it. A large piece is copied once, by the kernel: behind
+// one, another is expected, and a read takes its header and no more into the stage.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,7 +22,10 @@ struct SocketReader {
 
   uint32_t staged() const { return end - begin; }
   // Where a read goes behind the piece.
-  iovec rest_of_stage() { return {&stage[end], stage.size() - end}; }
+  iovec rest_of_stage() {
+    const bool fits = expects_large && staged() < sizeof(ChunkHeader);
+    return {&stage[end], fits ? sizeof(ChunkHeader) - staged() : stage.size() - end};
+  }
   // Once only the beginning of a header is left: makes it the beginning of the stage.
   void compact();
 
@@ -52,6 +56,7 @@ struct SocketReader {
   uint32_t peeked = 0;          // bytes that were staged and that the kernel still holds
   int visits_left = 0;          // before it is told to let go of them
   bool waited = false;          // the last read found nothing
+  bool expects_large = false;   // the last piece was larger than a stage
   bool roomy = false;           // bytes may be held: the sender has room beside them
   std::array<uint8_t, kStageBytes> stage;
 };
