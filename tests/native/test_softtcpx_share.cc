@@ -45,6 +45,21 @@ TEST(workers_are_the_cores_that_the_ranks_of_a_node_leave_each) {
   CHECK_EQ(workers(range(0, 208), std::vector<Cpus>(7, range(0, 208))), 16);
 }
 
+TEST(workers_in_host_memory_need_four_cores_a_process) {
+  auto host_workers = [](const Cpus& own, const std::vector<Cpus>& others, double quota = 0) {
+    return host_workers_of(share_of(own, others, quota));
+  };
+  CHECK_EQ(host_workers(range(0, 1), {}), 0);
+  CHECK_EQ(host_workers(range(0, 2), {}), 0);
+  CHECK_EQ(host_workers(range(0, 4), {}), 2);
+  CHECK_EQ(host_workers(range(0, 4), {range(0, 4)}), 0);
+  CHECK_EQ(host_workers(range(0, 16), {range(0, 16)}), 6);
+  CHECK_EQ(host_workers(range(0, 64), {range(0, 64)}), 8);  // at most
+  CHECK_EQ(host_workers(range(8, 12), {range(0, 8)}), 2);   // a mask of its own
+  CHECK_EQ(host_workers(range(0, 64), {}, 3.5), 2);
+  CHECK_EQ(host_workers(range(0, 64), {}, 2), 0);
+}
+
 TEST(ranks_that_are_bound_apart_do_not_count) {
   CHECK_EQ(workers(range(0, 8), {range(8, 16)}), 6);
   CHECK_EQ(workers(range(0, 8), {range(8, 16), range(0, 8)}), 2);

@@ -391,3 +391,22 @@ def test_host_memory_has_no_workers_where_no_gpu_is_current() -> None:
     before = threads()
     connected_with_queue(net)
     assert threads() == before
+
+
+@in_fresh_process(WORKERS_BY_CORES="", SOFTTCPX_HOST_WORKERS="1")
+def test_host_memory_has_workers_by_cores_where_it_is_to_have_them() -> None:
+    net, _driver = Net(log=True).started(), Driver(None)
+    before = threads()
+    connected_with_queue(net)
+    cores = len(os.sched_getaffinity(0))
+    assert before <= threads() <= before + (min(8, cores - 2) if cores >= 4 else 0)
+    assert any("a connection of host memory has" in line for line in net.log_lines)
+
+
+@in_fresh_process(WORKERS_BY_CORES="", SOFTTCPX_HOST_WORKERS="1", SOFTTCPX_WORKERS="3")
+def test_workers_that_were_named_are_those_of_host_memory_too() -> None:
+    net, _driver = Net(log=True).started(), Driver(None)
+    before = threads()
+    for _ in range(8):
+        connected_with_queue(net)
+    assert threads() == before + 3

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <sstream>
@@ -85,6 +86,8 @@ void Core::make_path() {
   options.channels = all_.options.channels;
   options.chunk_bytes = all_.options.chunk_bytes;
   options.gpu = all_.options.gpu;
+  // softtcpx reads it once, when it is loaded: more than one thread, where the cores are there.
+  setenv("SOFTTCPX_HOST_WORKERS", "1", 0);
   path_ = make_data_path(options);
   all_.path = path_.get();
   for (const auto& [id, region] : all_.regions.all()) {

@@ -48,6 +48,8 @@ constexpr NumberSetting kNumbers[] = {
      "bound of the product of the two above, and of the workers that the second asks for"},
     {"SOFTTCPX_WORKERS", &Settings::workers, 0, 0, kMaxThreads,
      "workers a device, whatever the sockets of a connection; 0: as NCCL_SOCKET_NTHREADS says"},
+    {"SOFTTCPX_HOST_WORKERS", &Settings::host_workers, 0, 0, 1,
+     "1: workers by cores in host memory, too, where nobody says how many"},
     {"SOFTTCPX_GPU_PAGES_MIB", &Settings::gpu_pages_mib, 0, 0, 4095,
      "of a GPU's memory, for bounce pages of its own; 0: it reads those of the host"},
     {"NCCL_DYNAMIC_CHUNK_SIZE", &Settings::chunk_bytes, 524288, 0, 1 << 30,

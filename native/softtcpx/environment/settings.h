@@ -70,6 +70,7 @@ struct Settings {
   int64_t threads = 0;
   int64_t max_sockets = 0;
   int64_t workers = 0;
+  int64_t host_workers = 0;
   int64_t chunk_bytes = 0;
   int64_t send_buffer_bytes = 0;     // 0: the kernel tunes it
   int64_t receive_buffer_bytes = 0;  // 0: the kernel tunes it

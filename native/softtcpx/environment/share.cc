@@ -21,6 +21,9 @@ namespace {
 
 // Of each process's cores: that of the thread that posts and tests, and one for what else there is.
 constexpr int64_t kOtherThreads = 2;
+// In host memory, as of `tcpx-mpi run` with its progress threads.
+constexpr int64_t kFewestCores = 4;
+constexpr int kMostHostWorkers = 8;
 constexpr char kName[] = "softtcpx/";
 constexpr char kGroups[] = "/sys/fs/cgroup";
 
@@ -81,6 +84,11 @@ Share share_of(const Cpus& own, const std::vector<Cpus>& others, double quota) {
 int workers_of(const Share& share) {
   return static_cast<int>(
       std::clamp<int64_t>(share.cpus / share.ranks - kOtherThreads, 1, kMaxThreads));
+}
+
+int host_workers_of(const Share& share) {
+  if (share.cpus / share.ranks < kFewestCores) return 0;
+  return std::min(workers_of(share), kMostHostWorkers);
 }
 
 double cpu_quota(const std::string& root) {

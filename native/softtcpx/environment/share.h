@@ -26,6 +26,10 @@ Share share_of(const Cpus& own, const std::vector<Cpus>& others, double quota);
 // Pure: a core for each worker, less what the caller needs and the rest of the process.
 int workers_of(const Share& share);
 
+// Pure: the same where it is host memory that moves. The caller moves it by itself, and is not
+// woken, unless each process has four cores; a few workers then fill what memory can take.
+int host_workers_of(const Share& share);
+
 // The tightest limit of a control group from the process's own up; 0: none. `root` is in front of
 // /proc and /sys.
 double cpu_quota(const std::string& root = "");

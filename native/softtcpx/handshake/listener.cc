@@ -53,11 +53,14 @@ int Listener::open(ListenHandle* handle) {
 // Where a GPU is current its memory is what moves, and a core moves little of that. Asked at
 // listen, when all ranks of a node have begun: hosts meet between init and that.
 int Listener::workers() const {
-  if (device_.presence == nullptr || !gpu_) return device_.settings.threads;
+  const bool in_host = !gpu_;
+  if (device_.presence == nullptr || (in_host && device_.settings.host_workers == 0))
+    return device_.settings.threads;
   const Share share = share_here(*device_.presence);
-  const int workers = workers_of(share);
-  SOFTTCPX_INFO("a connection of GPU %d has %d workers: %lld CPUs for %lld processes with softtcpx",
-                gpu_.ordinal, workers, static_cast<long long>(share.cpus),
+  const int workers = in_host ? host_workers_of(share) : workers_of(share);
+  const std::string whose = in_host ? "host memory" : "GPU " + std::to_string(gpu_.ordinal);
+  SOFTTCPX_INFO("a connection of %s has %d workers: %lld CPUs for %lld processes with softtcpx",
+                whose.c_str(), workers, static_cast<long long>(share.cpus),
                 static_cast<long long>(share.ranks));
   return workers;
 }
