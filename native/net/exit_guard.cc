@@ -27,11 +27,12 @@ struct Watched {
 };
 
 std::mutex g_mutex;
-std::vector<Watched> g_watched;
-Watched g_loaded;  // has a path while `g_loads` loads it
+// These are never destroyed: what crashes as the process ends may come behind all destructors.
+std::vector<Watched>& g_watched = *new std::vector<Watched>;
+Watched& g_loaded = *new Watched;  // has a path while `g_loads` loads it
 pthread_t g_loads;
 bool g_armed = false, g_keeps_out = false;
-std::string g_name;  // "rank 3 on host1: "
+std::string& g_name = *new std::string;  // "rank 3 on host1: "
 
 void* base_of(const void* address) {
   Dl_info info{};
