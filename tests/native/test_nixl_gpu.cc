@@ -143,6 +143,58 @@ TEST(what_is_hidden_and_not_flushed_is_wrong_in_memory_of_a_gpu) {
   write_and_read(false);
 }
 
+// By the plugin these would be wrong: nothing flushes.
+TEST(a_small_request_in_memory_of_a_gpu_travels_in_the_control_stream) {
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) {
+    check::lacks() = "the fake driver: a GPU that needs no flush";
+    return;
+  }
+  puts_in_place();
+  tcpx::Gpu& gpu = test_gpu(0);
+  Agent a("a", true, with_compiler()), b("b", true, with_compiler());
+  CHECK_EQ(a.load(b), kSuccess);
+  GpuBytes from(a, gpu, 3), to(b, gpu, 0), back(a, gpu, 0);
+  Metadata* known = nullptr;
+  CHECK_EQ(a.backend->load_remote_metadata({{0, 0, 0}, to.blob()}, kVram, "b", known), kSuccess);
+  const std::vector<Block> blocks = {{4096, 4096}, {12289, 1}, {1 << 20, 27 << 10}};
+  std::vector<uint8_t> expected(kBytes);
+  const std::vector<uint8_t> there = from.get();
+  for (const Block& block : blocks)
+    memcpy(expected.data() + block.at, there.data() + block.at, block.bytes);
+  for (int i = 0; i < 3; ++i) CHECK_EQ(run(a, kWrite, from, to, known, blocks), kSuccess);
+  CHECK(to.get() == expected);
+  CHECK_EQ(run(a, kRead, back, to, known, blocks), kSuccess);
+  CHECK(back.get() == expected);
+  a.backend->unload_metadata(known);
+}
+
+// Who copies out of a GPU for a frame and cannot sends no such frame.
+TEST(a_small_request_whose_copy_out_of_a_gpu_fails_is_an_error_and_moves_nothing) {
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) {
+    check::lacks() = "the fake driver: copies that fail";
+    return;
+  }
+  tcpx::Gpu& gpu = test_gpu(0);
+  for (const Operation operation : {kWrite, kRead}) {
+    Agent a("a", true, with_compiler()), b("b", true, with_compiler());
+    CHECK_EQ(a.load(b), kSuccess);
+    GpuBytes here(a, gpu, 3), there(b, gpu, 7);
+    Metadata* known = nullptr;
+    CHECK_EQ(a.backend->load_remote_metadata({{0, 0, 0}, there.blob()}, kVram, "b", known),
+             kSuccess);
+    CHECK_EQ(run(a, operation, here, there, known, {{0, 8}}), kSuccess);
+    const std::vector<uint8_t> before = (operation == kWrite ? there : here).get();
+    const uint64_t calls = fake_call<uint64_t(const char*)>("fakecuda_calls")("cuMemcpyAsync");
+    setenv("FAKECUDA_FAIL", ("cuMemcpyAsync:" + std::to_string(calls + 1)).c_str(), 1);
+    const Status status = run(a, operation, here, there, known, {{4096, 4096}});
+    unsetenv("FAKECUDA_FAIL");
+    CHECK_EQ(status, operation == kWrite ? kBackend : kRemoteDisconnect);
+    CHECK((operation == kWrite ? there : here).get() == before);
+    CHECK_EQ(run(a, operation, here, there, known, {{4096, 4096}}), kSuccess);  // by a new link
+    a.backend->unload_metadata(known);
+  }
+}
+
 TEST(a_transfer_within_one_agent_is_a_copy_on_the_gpu) {
   tcpx::Gpu& gpu = test_gpu(0);
   Agent b("b", true, with_compiler());

@@ -69,7 +69,7 @@ TEST(a_frame_of_another_protocol_version_or_length_is_refused) {
   CHECK_THROWS(reader_of(other).next(frame), WireError, "no frame of this protocol");
   other = a_write();
   other[4] = 9;
-  CHECK_THROWS(reader_of(other).next(frame), WireError, "version 9, not 4");
+  CHECK_THROWS(reader_of(other).next(frame), WireError, "version 9, not 5");
   other = a_write();
   other[6] = 77;
   CHECK_THROWS(reader_of(other).next(frame), WireError, "the type of a frame is 77");

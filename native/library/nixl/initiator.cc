@@ -10,6 +10,7 @@ namespace tcpx::nixl {
 namespace {
 
 constexpr size_t kMostOpen = 1024;                  // frames that wait for their end
+constexpr size_t kMostGpuCopies = 8;                // for one frame: each is a call of the driver
 constexpr size_t kMostBacklog = 4 << 20;            // bytes of frames that the socket did not take
 constexpr int64_t kDialPatienceNs = 2'000'000'000;  // an address, where there are others
 constexpr int64_t kRestNs = 100'000'000;            // before it is dialed again
@@ -151,9 +152,9 @@ void Initiator::start(Ask ask) {
   const bool is_write = ask.is_write();
   const size_t frame_bytes = kMaxTransferHead + ask.part->there.size() * kSegmentBytes +
                              transfer.notification.size() + ask.part->bytes;
-  ask.is_inline =
-      ask.part->bytes == 0 ||
-      (!prepared.on_gpu && ask.part->bytes <= all_.options.inline_bytes && frame_bytes <= kMaxBody);
+  const bool few = !prepared.on_gpu || ask.part->there.size() <= kMostGpuCopies;
+  ask.is_inline = ask.part->bytes == 0 ||
+                  (few && ask.part->bytes <= all_.options.inline_bytes && frame_bytes <= kMaxBody);
   TransferFrame frame;
   frame.id = id;
   frame.is_inline = ask.is_inline;
@@ -165,14 +166,21 @@ void Initiator::start(Ask ask) {
     frame.notification = transfer.notification;
   }
   const size_t payload = is_write && ask.is_inline ? ask.part->bytes : 0;
+  std::string broken;
+  const size_t frame_at = out().size();
   char* to = write_transfer(out(), is_write ? FrameType::kWrite : FrameType::kRead, frame, payload);
   if (payload > 0) {
-    gather(ask.places, 0, ask.places.size(), reinterpret_cast<uint8_t*>(to));
-    ask.sent = true;
+    try {
+      gather_into(to, ask.places, frame_at);
+      ask.sent = true;
+    } catch (const std::exception& error) {
+      broken = error.what();
+    }
   }
   if (ask.part->bytes == 0) ask.sent = true;
   kept_ += ask.kept = state_at_target(transfer, *ask.part);
   open_.emplace(id, std::move(ask));
+  if (!broken.empty()) fail(kBackend, who() + ": " + broken);
 }
 
 // --- What is answered
@@ -286,8 +294,8 @@ void Initiator::take_data(const DataFrame& data) {
                     std::to_string(ask.part->bytes));
   }
   if (!ask.transfer->released) {
-    scatter(reinterpret_cast<const uint8_t*>(data.payload.data()), ask.places, 0,
-            ask.places.size());
+    all_.inline_bytes.scatter(reinterpret_cast<const uint8_t*>(data.payload.data()), ask.places,
+                              all_.options.patience_s);
   }
   end_part(data.id, kSuccess);
 }

@@ -160,6 +160,15 @@ void AgentLink::flush() {
   if (!stream_.flush(&why)) fail(kRemoteDisconnect, who() + " is gone: " + why);
 }
 
+void AgentLink::gather_into(char* to, const std::vector<RegionRange>& places, size_t frame_at) {
+  try {
+    all_.inline_bytes.gather(places, reinterpret_cast<uint8_t*>(to), all_.options.patience_s);
+  } catch (...) {
+    out().resize(frame_at);
+    throw;
+  }
+}
+
 void AgentLink::greet(FrameType type, const Token& attempt, const Token& secret,
                       const Token& challenge) {
   Greeting greeting;

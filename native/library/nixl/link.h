@@ -27,6 +27,7 @@
 #include <string>
 
 #include "library/nixl/data_path.h"
+#include "library/nixl/inline_bytes.h"
 #include "library/nixl/options.h"
 #include "library/nixl/pump.h"
 #include "library/nixl/regions.h"
@@ -43,6 +44,7 @@ struct Surroundings {
   Token token{};
   std::string machine;
   Regions regions;
+  InlineBytes inline_bytes;
   DataPath* path = nullptr;
   Notifications notifications;  // that came in
   uint64_t notification_bytes = 0;
@@ -116,6 +118,8 @@ class AgentLink {
   void close_stream(int patience_ms);
   void take_up();
   void flush();
+  // Of a frame, begun at `frame_at` of `out`, the payload; a frame without it is not sent.
+  void gather_into(char* to, const std::vector<RegionRange>& places, size_t frame_at);
   virtual bool has_unsent() const { return stream_.backlog() > 0; }
   std::string& out() { return stream_.out(); }
   virtual std::string who() const { return "agent " + remote_; }

@@ -18,7 +18,6 @@ namespace tcpx::nixl {
 namespace {
 
 constexpr size_t kMostOpen = 4096;
-constexpr uint64_t kMostInline = 1 << 20;
 constexpr size_t kMostBacklog = 8 << 20;
 constexpr uint64_t kMostUnfetched = 16 << 20;  // bytes of notifications of one remote
 constexpr uint64_t kMostNotificationBytes = 256 << 20;
@@ -191,8 +190,8 @@ std::shared_ptr<Job> Target::checked(const TransferFrame& transfer) {
   for (const Segment& segment : transfer.segments) {
     std::shared_ptr<Region> region = all_.regions.find(segment, &why);
     if (region && segment.bytes == 0) why = "a segment of 0 bytes";
-    if (region && region->on_gpu && (transfer.stages || transfer.is_inline)) {
-      why = "memory of a GPU, which takes neither small nor gathered messages";
+    if (region && region->on_gpu && transfer.stages) {
+      why = "memory of a GPU, which takes no gathered messages";
     }
     if (!why.empty()) break;
     job->places.emplace_back(std::move(region), segment.offset, segment.bytes);
@@ -220,8 +219,8 @@ void Target::serve_write(const TransferFrame& transfer) {
       throw WireError(std::to_string(transfer.payload.size()) + " bytes for segments of " +
                       std::to_string(total));
     }
-    scatter(reinterpret_cast<const uint8_t*>(transfer.payload.data()), job->places, 0,
-            job->places.size());
+    all_.inline_bytes.scatter(reinterpret_cast<const uint8_t*>(transfer.payload.data()),
+                              job->places, all_.options.patience_s);
     if (transfer.notifies) note(transfer.notification);
     return write_done(out(), {transfer.id, kSuccess, ""});
   }
@@ -242,8 +241,9 @@ void Target::serve_read(const TransferFrame& transfer) {
   if (transfer.is_inline || job->places.empty()) {
     uint64_t total = 0;
     for (const RegionRange& place : job->places) total += place.bytes();
+    const size_t frame_at = out().size();
     char* to = write_data(out(), transfer.id, total);
-    return gather(job->places, 0, job->places.size(), reinterpret_cast<uint8_t*>(to));
+    return gather_into(to, job->places, frame_at);
   }
   job->done = [this, id = transfer.id] { end_open(id); };
   begin_open(transfer, job);

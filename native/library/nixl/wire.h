@@ -18,9 +18,10 @@
 namespace tcpx::nixl {
 
 constexpr uint32_t kWireMagic = 0x4c585854;  // "TXXL"
-constexpr uint16_t kWireVersion = 4;
+constexpr uint16_t kWireVersion = 5;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxBody = size_t{2} << 20;
+constexpr uint64_t kMostInline = 1 << 20;  // bytes of a request that a frame may have
 constexpr size_t kMaxNotification = 1 << 20;
 constexpr size_t kMaxSegments = 32768;  // of one frame: a longer request is several
 constexpr size_t kMaxReason = 4096;     // in words
