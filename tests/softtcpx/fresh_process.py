@@ -107,7 +107,7 @@ def _main(file: str, function: str, text: str) -> None:
     # Python ignores SIGPIPE; a host that does not must survive a lost peer too.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     path = Path(file)
-    sys.path.insert(0, str(path.parent))
+    sys.path[:0] = [str(path.parent), str(Path(__file__).parents[1])]
     module = importlib.import_module(path.stem)
     arguments = json.loads(text)
     body = getattr(module, function)

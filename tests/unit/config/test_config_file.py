@@ -182,6 +182,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "gaps": st.sampled_from(["keep", "0", "2.5"]),
         "spread": st.sampled_from(["0", "0.25", "1"]),
         "seed": st.integers(0, (1 << 63) - 1).map(str),
+        "multi_recv": st.integers(1, 8).map(str),
         "abi": st.sampled_from(["0", "6", "12"]),
         "memory": st.sampled_from(["host", "auto", "emulated"]),
         "unpack": st.sampled_from(["kernel", "launch", "d2d", "host", "none"]),
