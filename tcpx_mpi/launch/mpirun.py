@@ -25,7 +25,7 @@ from tcpx_mpi.launch.mpirun_codes import (
     code_behind,
     code_of,
     explained,
-    say_crashed,
+    say_beside,
     say_killed,
     say_set_up_failed,
 )
@@ -183,7 +183,10 @@ def run_program(
     if code == ExitCode.DEFECT and ended is not None:
         return code_behind(ended, ranks)
     if -code in CRASHES and ended is not None and (spoke := causes(ended)):
-        say_crashed(-code)
+        say_beside(f"mpirun itself crashed (signal {-code}) as it ended the ranks")
+        return spoke[0]
+    if killed and ended is not None and (spoke := [*filter(None, causes(ended))]):
+        say_beside(killed[0])
         return spoke[0]
     if code in OF_SIGNALS and ended is not None and not any(ended.values()):
         say_killed(code, ended, ranks)

@@ -51,10 +51,9 @@ def causes(ended: Mapping[int, int]) -> list[int]:
     return sorted(found, key=lambda code: code != ExitCode.DEFECT)
 
 
-def say_crashed(number: int) -> None:
-    """Prints that mpirun crashed as it ended the others, which is no error of the run's."""
-    text = f"# mpirun itself crashed (signal {number}) as it ended the ranks"
-    print(text, file=sys.stderr, flush=True)
+def say_beside(how: str) -> None:
+    """Prints how mpirun itself ended as it ended the ranks, which is no error of the run's."""
+    print(f"# {how}", file=sys.stderr, flush=True)
 
 
 def say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:

@@ -167,14 +167,17 @@ def test_an_mpirun_that_is_killed_is_named(
     assert capfd.readouterr().err == "tcpx-mpi: error: mpirun was killed by signal 9\n"
 
 
+def recording(codes: dict[int, int]) -> list[str]:
+    """The commands that record the ends of ranks as ranks do."""
+    into = f"dd of=$TCPX_MPI_SETUP_TABLE bs={RECORD_BYTES} conv=notrunc status=none"
+    return [f"printf 'ended {code}' | {into} seek={rank}" for rank, code in codes.items()]
+
+
 @pytest.mark.parametrize("rank_0", [143, 6])
 def test_an_mpirun_that_crashes_as_it_ends_ranks_takes_no_code_from_them(
     rank_0: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    records = {0: rank_0, 1: 1}
-    into = f"dd of=$TCPX_MPI_SETUP_TABLE bs={RECORD_BYTES} conv=notrunc status=none"
-    tell = [f"printf 'ended {code}' | {into} seek={rank}" for rank, code in records.items()]
-    mpirun("\n".join([*tell, "ulimit -c 0", "kill -SEGV $$"]))
+    mpirun("\n".join([*recording({0: rank_0, 1: 1}), "ulimit -c 0", "kill -SEGV $$"]))
     assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == 1
     said = "# mpirun itself crashed (signal 11) as it ended the ranks\n"
     assert capfd.readouterr().err == said
@@ -354,3 +357,14 @@ def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
         wait_for_ranks(job, "ready is")
         job.send(signal.SIGKILL)
         assert job.finish().code == -signal.SIGKILL  # and nothing of it is left
+
+
+@pytest.mark.parametrize(("codes", "code"), [({0: 143, 1: 1}, 1), ({0: 0, 1: 0}, 4)])
+def test_an_mpirun_that_hangs_as_it_ends_ranks_takes_no_code_from_them(
+    codes: dict[int, int], code: int, mpirun: Callable[[str], None],
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    mpirun("\n".join([*recording(codes), "true & true &", "exec sleep 1000"]))
+    assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == code
+    begin = "# mpirun did not end" if code == 1 else "tcpx-mpi: error: mpirun did not end"
+    assert capfd.readouterr().err.startswith(begin)
