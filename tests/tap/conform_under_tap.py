@@ -31,6 +31,7 @@ PLUGINS = (
     ("refplugin/refplugin.cc", 7, "host"),
     ("refplugin/blocking.cc", 6, "host"),
     ("refplugin/blocking.cc", 9, "host"),
+    ("refplugin/groups.cc", 7, "host"),
     ("refplugin/lawful_fresh.cc", 8, "host"),
     ("refplugin/lawful_stays.cc", 12, "host"),
     ("refplugin/lawful_waits.cc", 6, "host"),
@@ -93,7 +94,7 @@ def require_the_same(plugin: str, abi: int, memory: str, folder: Path) -> None:
     inner = str(bundled("softtcpx"))
     environ = {
         "NCCL_SOCKET_IFNAME": "=lo", "TCPX_TAP_PLUGIN": str(library), "HARSH_INNER": inner,
-        "ODD_REAL": inner, "PLANT_REAL": inner,
+        "ODD_REAL": inner, "PLANT_REAL": inner, "GROUPS_REAL": inner, "GROUPS_DO": "reversed",
         "TCPX_TAP_DIR": str(folder / "taps"),
     }  # fmt: skip
     which = ("--quick", "--abi", str(abi), "--memory", memory)
