@@ -140,6 +140,7 @@ class RawPeer {
     const tcpx::Token challenge = read_challenge(frame.body);
     tcpx_p2p::Options options;
     options.plugin = gone_plugin != nullptr ? gone_plugin : SOFTTCPX_PLUGIN;
+    options.chunk_bytes = info_.terms.chunk_bytes;
     session_.emplace(0, info_.terms.channels, options);
     Greeting hello;
     hello.terms = info_.terms;

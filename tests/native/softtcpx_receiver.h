@@ -36,6 +36,13 @@ inline Settings sleepy(int64_t direct_sockets) {
   return settings;
 }
 
+// Workers by cores in host memory: the caller moves bytes, too.
+inline Settings shared_with_caller(int64_t direct_sockets) {
+  Settings settings = sleepy(direct_sockets);
+  settings.host_workers = 1;
+  return settings;
+}
+
 // A socket for a comm; its other end becomes the last of `peers`.
 inline Fd one_of_a_pair(std::vector<Fd>& peers) {
   int ends[2];
@@ -48,6 +55,7 @@ inline Fd one_of_a_pair(std::vector<Fd>& peers) {
 class Receiver {
  public:
   static constexpr uint32_t kBytes = 8;
+  static constexpr int64_t kLarge = 256 * 1024;  // of a receive that may be a worker's to move
   static constexpr size_t kOnTheWire = sizeof(ChunkHeader) + kBytes;
 
   Receiver(Device& device, int data_sockets, int threads) : device_(device) {
@@ -63,10 +71,10 @@ class Receiver {
   }
   ~Receiver() { CHECK_EQ(comm_->finish(), int{kNetSuccess}); }
 
-  int post(Memory memory = Memory::kHost) {
+  int post(Memory memory = Memory::kHost, int64_t bytes = kBytes) {
     const Region region(&device_, memory_.data(), memory_.size(), memory, comm_->gpu());
     void* request = nullptr;
-    const int code = comm_->receive(memory_.data(), kBytes, &region, &request);
+    const int code = comm_->receive(memory_.data(), bytes, &region, &request);
     if (code == kNetSuccess) pending_.push_back(static_cast<Request*>(request));
     return code;
   }
@@ -97,7 +105,7 @@ class Receiver {
 
  private:
   Device& device_;
-  std::array<uint8_t, kBytes> memory_{};
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(kLarge);
   std::vector<Fd> peers_;  // control, then data
   std::vector<int> data_;
   std::unique_ptr<RecvComm> comm_;

@@ -285,4 +285,87 @@ TEST(a_message_that_got_its_pages_by_another_ones_look_is_looked_at) {
   g_watched_socket = -1;
 }
 
+TEST(a_small_message_is_moved_by_its_caller_while_the_worker_sleeps) {
+  constexpr int kMessages = 100;
+  const Presence presence;
+  const Settings settings = shared_with_caller(/*direct_sockets=*/4);
+  Device device(0, Interface{}, settings, &presence);
+  std::atomic<std::thread::id> mover;
+  g_before_recv = [&] { mover = std::this_thread::get_id(); };
+  Receiver receiver(device, 1, 1);
+  g_watched_socket = receiver.data_socket(0);
+  const auto moved_here = [&] {
+    CHECK_EQ(receiver.post(), int{kNetSuccess});
+    receiver.send(0);
+    CHECK(until([&] { return receiver.test(); }));
+    receiver.consume();
+    return mover.load() == std::this_thread::get_id();
+  };
+  CHECK(until(moved_here));  // the worker has gone to sleep
+  int here = 0;
+  for (int i = 0; i < kMessages; ++i) here += moved_here();
+  CHECK(here > kMessages / 2);  // it looks around now and then
+  g_watched_socket = -1;
+}
+
+TEST(of_large_messages_the_second_wakes_a_worker) {
+  const Presence presence;
+  const Settings settings = shared_with_caller(/*direct_sockets=*/4);
+  Device device(0, Interface{}, settings, &presence);
+  for (int i = 0; i < 3; ++i) {  // the count of those that are pending ends with a connection, too
+    Receiver first(device, 1, 2), second(device, 1, 2);
+    CHECK_EQ(first.post(Memory::kHost, Receiver::kLarge), int{kNetSuccess});
+    CHECK(!first.comm().wants_worker());
+    CHECK_EQ(second.post(Memory::kHost, Receiver::kLarge), int{kNetSuccess});
+    CHECK(second.comm().wants_worker());
+    second.send(0);
+    CHECK(until([&] { return !second.comm().has_pending(); }));  // nobody tests it
+    CHECK(second.test());
+    second.consume();
+    CHECK_EQ(second.post(), int{kNetSuccess});
+    CHECK(!second.comm().wants_worker());
+    if (i > 0) continue;  // closed with requests
+    first.send(0);
+    second.send(0);
+    CHECK(until([&] { return first.test(); }));
+    CHECK(until([&] { return second.test(); }));
+    first.consume();
+    second.consume();
+  }
+}
+
+// The look of a caller takes what epoll has for the worker that sleeps over it.
+TEST(no_worker_sleeps_over_what_a_caller_has_heard) {
+  const Presence presence;
+  const Settings settings = shared_with_caller(/*direct_sockets=*/0);
+  Device device(0, Interface{}, settings, &presence);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<Receiver*> workers{nullptr};
+  std::atomic<int> looks{0};  // of the caller, since the worker is about to sleep
+  std::atomic<bool> sleeps{false};
+  g_before_epoll = [&](int timeout_ms) {
+    if (workers == nullptr) return;
+    if (timeout_ms == 0) {
+      if (std::this_thread::get_id() != caller || !sleeps) return;
+      if (looks == 0) workers.load()->send(0);
+      ++looks;
+    } else if (!sleeps && waits(*workers)) {
+      sleeps = true;
+      CHECK(until([&] { return looks > 1; }));
+      g_sleeps_timed_out = 0;
+    }
+  };
+  Receiver first(device, 1, 1), second(device, 1, 1), small(device, 1, 1);
+  CHECK_EQ(first.post(Memory::kHost, Receiver::kLarge), int{kNetSuccess});
+  CHECK_EQ(second.post(Memory::kHost, Receiver::kLarge), int{kNetSuccess});
+  CHECK_EQ(small.post(), int{kNetSuccess});
+  workers = &second;
+  CHECK(until([&] {
+    CHECK(!small.test());
+    return !second.comm().has_pending();
+  }));
+  CHECK_EQ(g_sleeps_timed_out.load(), 0);
+  workers = nullptr;
+}
+
 CHECK_MAIN()

@@ -13,8 +13,8 @@ namespace tcpx::nixl {
 struct PathOptions {
   std::string plugin;  // a path
   int device = 0;
-  int channels = 2;
-  uint64_t chunk_bytes = 512 << 10;
+  int channels = 4;
+  uint64_t chunk_bytes = 256 << 10;
   int gpu = -1;
 };
 

@@ -11,8 +11,8 @@ namespace tcpx::nixl {
 struct Options {
   std::string plugin;  // path of the NCCL network plugin
   int device = 0;      // of the plugin
-  int channels = 2;    // connections of the plugin a direction and remote; equal on both sides
-  uint64_t chunk_bytes = 512 << 10;  // equal on both sides, as are the two of staging
+  int channels = 4;    // connections of the plugin a direction and remote; equal on both sides
+  uint64_t chunk_bytes = 256 << 10;  // equal on both sides, as are the two of staging
   uint64_t stage_below = 32 << 10;   // smaller blocks are gathered
   uint64_t stage_bytes = 256 << 10;  // into messages of at most this
   uint64_t inline_bytes = 32 << 10;  // a request of at most this travels in the control stream

@@ -20,6 +20,8 @@ namespace {
 constexpr int kRounds = 4;
 // While sockets are tried directly, epoll is asked this rarely: only for the end of the peer.
 constexpr uint32_t kTriesALook = 64;
+// To wake a worker takes longer than to move a message up to this.
+constexpr uint64_t kSmallBytes = 128 * 1024;
 
 }  // namespace
 
@@ -36,6 +38,8 @@ Comm::Comm(ObjectKind kind, Device& device, Sockets sockets)
       trap_(TrapState::armed(device.settings.traps, kind == ObjectKind::kSendComm)
                 ? std::make_unique<TrapState>(device.settings.traps)
                 : nullptr),
+      caller_drives_(sockets_.threads > 0 && !gpu_ && device.presence != nullptr &&
+                     device.settings.host_workers != 0),
       ready_(data_bits_ | bit_of(kControlBit)) {
   for (Request& request : ring_.slots) request.comm = this;
 }
@@ -48,6 +52,7 @@ void Comm::leave_owner() {
     poller_->remove(sockets_.control.get());
     for (const Fd& fd : sockets_.data) poller_->remove(fd.get());
   }
+  if (large_ != 0) count_large(-large_);
   if (cell_ != nullptr) return_cell(cell_);
   if (worker_ != nullptr) device_.workers.put_back(worker_);
   worker_ = nullptr;
@@ -115,8 +120,11 @@ int Comm::post(void* data, int64_t bytes, const Region* region, void** request) 
   if (worker_ == nullptr) {
     ring_.posted.store(sequence + 1, std::memory_order_release);
   } else {
-    ring_.posted.store(sequence + 1, std::memory_order_seq_cst);  // before the look at `parked`
-    if (worker_->wake_if_parked()) trace(TraceStep::kWakes, *this, sequence, 0, slot.capacity);
+    const bool wakes = !caller_drives_ || is_beside_others(slot);
+    if (wakes) worker_until_.store(sequence + 1, std::memory_order_relaxed);
+    ring_.posted.store(sequence + 1, std::memory_order_seq_cst);  // before the look at its state
+    if (wakes && worker_->wake_if_parked())
+      trace(TraceStep::kWakes, *this, sequence, 0, slot.capacity);
   }
   help(slot);
   *request = &slot;
@@ -131,7 +139,7 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   if (__builtin_expect(trap_ != nullptr, false) && trap_->too_soon()) return kNetSuccess;
   const bool pending = ring_.completed.load(std::memory_order_relaxed) <= head;
   const bool landed = pending && help(request);
-  if (worker_ == nullptr && pending) drive();
+  if (pending && (worker_ == nullptr || (caller_drives_ && worker_->is_parked()))) drive();
   // The failure first: what was completed before it still counts.
   const int failure = this->failure();
   const bool arrived = landed || ring_.completed.load(std::memory_order_acquire) > head;
@@ -151,10 +159,22 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   }
   if (!completed) return failure;
   ring_.seen = head + 1;
+  if (caller_drives_ && request.capacity > kSmallBytes) count_large(-1);
   trace(TraceStep::kDone, *this, head, 0, request.capacity);
   if (head + 1 == posted) poller_->add_waiting(-static_cast<int>(sockets_.data.size()));
   *done = 1;
   return kNetSuccess;
+}
+
+// One large message at a time a caller moves as fast as a worker would; of several, those behind
+// the first are worth a worker each.
+bool Comm::is_beside_others(const Request& request) {
+  return request.capacity > kSmallBytes && count_large(1) > 0;
+}
+
+int Comm::count_large(int more) {
+  large_ += more;
+  return device_.large.fetch_add(more, std::memory_order_relaxed);
 }
 
 // A request that is posted and not the oldest: of a trap, and of the kind that puts data in place,
@@ -184,6 +204,15 @@ bool Comm::has_pending() const {
 }
 
 bool Comm::has_news() const {
+  if (!caller_drives_) return is_news();
+  if (!wants_worker()) return false;
+  if (driven_now_.exchange(true, std::memory_order_acquire)) return true;
+  const bool news = is_news();
+  driven_now_.store(false, std::memory_order_release);
+  return news;
+}
+
+bool Comm::is_news() const {
   const uint64_t posted = ring_.posted.load(std::memory_order_seq_cst);
   // Posted and completed within one look it is no news, and nobody would look again.
   if (ring_.completed.load(std::memory_order_relaxed) == posted) return false;
@@ -204,6 +233,14 @@ void Comm::note_woken() const {
 }
 
 bool Comm::drive() {
+  if (!caller_drives_) return drive_alone();
+  if (driven_now_.exchange(true, std::memory_order_acquire)) return false;
+  const bool moved = drive_alone();
+  driven_now_.store(false, std::memory_order_release);
+  return moved;
+}
+
+bool Comm::drive_alone() {
   driven_ = ring_.posted.load(std::memory_order_acquire);
   if (failed()) return false;
   if (__builtin_expect(trap_ != nullptr, false) &&
@@ -216,7 +253,7 @@ bool Comm::drive() {
   if ((direct_ || losing_ || ready_ != 0) && progress(direct_ ? data_bits_ : ready_)) return true;
   if (!my_turn_to_sweep()) return false;
   if (direct_) while_idle();
-  poller_->sweep();
+  if (poller_->sweep() && caller_drives_) worker_->wake_if_watching();
   take_events();
   return ready_ != 0 && progress(ready_);
 }

@@ -2,7 +2,9 @@
 //
 // The caller posts requests and sees them done; the owner moves bytes. The owner is the caller
 // itself, inside test, or one worker thread for the life of the connection. Between the two there
-// are counters and no lock. What differs between sending and receiving is one step on one socket.
+// are counters and no lock. With workers by cores in host memory the caller moves bytes, too, while
+// its worker sleeps, which small messages do not wake: one flag says who is at it. What differs
+// between sending and receiving is one step on one socket.
 #pragma once
 
 #include <atomic>
@@ -47,6 +49,11 @@ class Comm : public Object {
   // Moves what can be moved now, and looks for news if that is nothing. True: something moved.
   bool drive();
   bool has_pending() const;
+  // False: what is pending is the caller's to move.
+  bool wants_worker() const {
+    return !caller_drives_ || ring_.completed.load(std::memory_order_acquire) <
+                                  worker_until_.load(std::memory_order_seq_cst);
+  }
   // True once a request was posted that drive has not looked at yet, and while something goes on
   // that no socket announces: whoever drives must not sleep then.
   bool has_news() const;
@@ -134,9 +141,13 @@ class Comm : public Object {
  private:
   static constexpr int kControlBit = kMaxSockets;
 
+  bool drive_alone();
+  bool is_news() const;
   bool progress(uint32_t sockets);
   void take_events();
   int test_younger(const Request& request);
+  bool is_beside_others(const Request& request);
+  int count_large(int more);
   bool my_turn_to_sweep();
   void read_control();
   void complete_in_order();
@@ -146,6 +157,11 @@ class Comm : public Object {
   Worker* worker_ = nullptr;  // none: the caller of test is the owner
   Poller* poller_ = nullptr;
   ReadyCell* cell_ = nullptr;
+
+  const bool caller_drives_;                     // while its worker sleeps
+  mutable std::atomic<bool> driven_now_{false};  // by one of the two
+  std::atomic<uint64_t> worker_until_{0};        // requests before it are worth a worker
+  int large_ = 0;                                // requests that are pending; the caller's own
 
   // The owner's own.
   uint32_t ready_;        // sockets that may do something, though epoll announces nothing new

@@ -1,6 +1,7 @@
 // A network interface that we offer, with what all its connections share.
 #pragma once
 
+#include <atomic>
 #include <utility>
 
 #include "softtcpx/environment/interfaces.h"
@@ -28,6 +29,7 @@ struct Device {
   const Presence* const presence;
   Poller poller;  // of the connections whose owner is the caller of test
   WorkerPool workers;
+  std::atomic<int> large{0};  // pending messages of the connections that callers drive, too
   CopyQueues copy_queues;
 };
 

@@ -1,5 +1,6 @@
 #include "softtcpx/transfer/poller.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -71,15 +72,24 @@ void Poller::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
 }
 
-void Poller::deliver(int timeout_ms) {
+void Poller::take_wake() {
+  uint64_t wakes;
+  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &wakes, sizeof wakes);
+}
+
+void Poller::wait_for_wake(int timeout_ms) {
+  pollfd wake{wake_.get(), POLLIN, 0};
+  if (::poll(&wake, 1, timeout_ms) > 0) take_wake();
+}
+
+bool Poller::deliver(int timeout_ms) {
   epoll_event events[kEventsASweep];
   const int count = ::epoll_wait(epoll_.get(), events, kEventsASweep, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const uintptr_t tag = events[i].data.u64;
     auto* cell = reinterpret_cast<ReadyCell*>(tag & ~kBitMask);
     if (cell == nullptr) {
-      uint64_t wakes;
-      [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &wakes, sizeof wakes);
+      take_wake();
       continue;
     }
     uint64_t bits = uint64_t{1} << (tag & kBitMask);
@@ -89,6 +99,7 @@ void Poller::deliver(int timeout_ms) {
   }
   // After the flags: whoever sees the new number sees them too.
   generation_.fetch_add(1, std::memory_order_release);
+  return count > 0;
 }
 
 }  // namespace softtcpx

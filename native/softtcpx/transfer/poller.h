@@ -30,10 +30,12 @@ class Poller {
   bool add(int fd, uint32_t epoll_events, ReadyCell* cell, int bit);
   void remove(int fd);
 
-  // Delivers what is there, without waiting.
-  void sweep() { deliver(0); }
+  // Delivers what is there, without waiting. False: nothing was.
+  bool sweep() { return deliver(0); }
   // Waits for an event, for `wake`, or for the deadline.
   void wait(int timeout_ms) { deliver(timeout_ms); }
+  // Leaves the events to whoever sweeps.
+  void wait_for_wake(int timeout_ms);
   void wake();
 
   // Counts the sweeps. A connection that has seen the newest one, and was told nothing, does the
@@ -46,7 +48,8 @@ class Poller {
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
  private:
-  void deliver(int timeout_ms);
+  bool deliver(int timeout_ms);
+  void take_wake();
 
   Fd epoll_;
   Fd wake_;

@@ -30,12 +30,23 @@ class Worker {
 
   // After a request was posted: nearly free while the worker is awake. False: it was.
   bool wake_if_parked() {
-    const bool parked = parked_.load(std::memory_order_seq_cst);
+    const bool parked = is_parked();
     if (parked) poller_.wake();
     return parked;
   }
+  bool is_parked() const { return state_.load(std::memory_order_seq_cst) != State::kAwake; }
+  // After another thread has taken what epoll had for it.
+  void wake_if_watching() {
+    if (state_.load(std::memory_order_seq_cst) == State::kWatching) poller_.wake();
+  }
 
  private:
+  enum class State : uint8_t {
+    kAwake,
+    kWatching,  // it sleeps until a socket of its comms or somebody wakes it
+    kAsleep,    // until somebody does: all that is pending is small, and the callers' own to move
+  };
+
   void run();
   bool take_changes();  // false: stop
   void park();
@@ -44,7 +55,7 @@ class Worker {
   Poller poller_;
   std::thread thread_;
   std::vector<Comm*> comms_;  // the thread's own
-  std::atomic<bool> parked_{false};
+  std::atomic<State> state_{State::kAwake};
 
   std::mutex mutex_;  // guards what follows; the thread takes it only when changed_ is set
   std::condition_variable released_;

@@ -18,13 +18,16 @@ constexpr int kTriesAYield = 16;
 }  // namespace
 
 void Worker::park() {
-  parked_.store(true, std::memory_order_seq_cst);
+  const auto any = [&](auto holds) { return std::any_of(comms_.begin(), comms_.end(), holds); };
+  const auto wants = [](const Comm* comm) { return comm->wants_worker(); };
+  const bool watches = any(wants);
+  state_.store(watches ? State::kWatching : State::kAsleep, std::memory_order_seq_cst);
   // A request posted before this store is seen here; one posted after it wakes us.
-  const bool news =
-      changed_.load(std::memory_order_seq_cst) ||
-      std::any_of(comms_.begin(), comms_.end(), [](const Comm* comm) { return comm->has_news(); });
-  if (!news) poller_.wait(kParkMs);
-  parked_.store(false, std::memory_order_seq_cst);
+  const bool news = changed_.load(std::memory_order_seq_cst) || (!watches && any(wants)) ||
+                    any([](const Comm* comm) { return comm->has_news(); });
+  if (!news && watches) poller_.wait(kParkMs);
+  if (!news && !watches) poller_.wait_for_wake(kParkMs);
+  state_.store(State::kAwake, std::memory_order_seq_cst);
   if (!news && is_traced()) {
     for (const Comm* comm : comms_) comm->note_woken();
   }
