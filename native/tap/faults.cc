@@ -187,7 +187,8 @@ int Faults::of_test(const Request& request, const void* pointer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Comm* comm = request.comm;
   for (const Fault& fault : faults_) {
-    if (fault.call == static_cast<int>(Call::kTest) && strikes(fault, comm->number, request.number))
+    if (fault.call == static_cast<int>(Call::kTest) &&
+        strikes(fault, comm->number, static_cast<Count>(request.count).number))
       return static_cast<int>(fault.value);
   }
   const auto state = comms_.find(comm->number);

@@ -169,12 +169,12 @@ Recorder::~Recorder() {
 
 // --- For each request ----------------------------------------------------------------------------
 
-void Recorder::posted(Comm& comm, Kind kind, const void* pointer, uint64_t bytes, int tag,
-                      int parts, uint64_t before, uint64_t after) {
+void Recorder::posted(Comm& comm, const void* pointer, uint64_t bytes, uint64_t before,
+                      uint64_t after, Kind kind, int tag, int parts) {
   const uint32_t number = comm.posted;
-  const auto plugin = static_cast<float>(after - before);
+  const float plugin = span(before, after);
   if (parts == 1 || kind == kFlush)
-    put({kind, 0, 1, 0, comm.number, number, tag, before, bytes, plugin, 0});
+    note(comm, {kind, 0, 1, 0, comm.number, number, tag, before, bytes, plugin, 0});
   comm.posted = number + 1;
   // What nobody asks for is not waited for.
   Request* request = pointer == reinterpret_cast<void*>(1) ? nullptr : requests_.begin(pointer);
@@ -187,53 +187,32 @@ void Recorder::posted(Comm& comm, Kind kind, const void* pointer, uint64_t bytes
   request->posted = before;
   request->polled = after;
   request->bytes = bytes;
-  request->number = number;
-  request->polls = 0;
-  request->plugin = plugin;
-  request->kind = kind;
-  request->parts = static_cast<uint8_t>(parts);
-  request->code = 0;
+  request->count = {number, 0};
+  request->sort = {plugin, kind, static_cast<uint8_t>(parts), 0};
 }
 
-void Recorder::part(const Comm& comm, uint32_t number, int part, int parts, uint64_t bytes, int tag,
+void Recorder::part(Comm& comm, uint32_t number, int part, int parts, uint64_t bytes, int tag,
                     uint64_t at) {
-  put({kReceive, static_cast<uint8_t>(part), static_cast<uint8_t>(parts), 0, comm.number, number,
-       tag, at, bytes, 0, 0});
+  note(comm, {kReceive, static_cast<uint8_t>(part), static_cast<uint8_t>(parts), 0, comm.number,
+              number, tag, at, bytes, 0, 0});
 }
 
-void Recorder::tested(Request& request, const Poll& poll, int code, bool done, const int* sizes) {
-  const uint64_t after = ticks();
-  const float plugin = poll.plugin + static_cast<float>(after - poll.before);
-  if (!done) {
-    request.polls = poll.polls;
-    request.plugin = plugin;
-    request.polled = after;
-    if (code == poll.code) return;
-    request.code = static_cast<uint8_t>(code);
-    if (code == kNetSuccess) return;
-  }
-  uint64_t bytes = 0;  // a caller does not set those of sends before
-  for (int i = 0; done && sizes != nullptr && poll.kind == kReceive && i < poll.parts; ++i)
-    bytes += sizes[i] > 0 ? static_cast<uint64_t>(sizes[i]) : 0;
-  put({done ? kDone : kError, 0, poll.parts, static_cast<uint8_t>(code), poll.comm->number,
-       poll.number, static_cast<int32_t>(poll.polls), after, bytes > 0 ? bytes : poll.bytes, plugin,
-       static_cast<float>(after - poll.posted)});
-  if (!done) return;
-  poll.comm->done = poll.comm->done + 1;
-  Requests::end(request, poll.life);
+void Recorder::refused(Comm& comm, int code, uint64_t before, uint64_t after) {
+  note(comm, {kError, 0, 1, static_cast<uint8_t>(code), comm.number, comm.posted, 0, after, 0,
+              span(before, after), 0});
 }
 
-void Recorder::refused(const Comm& comm, int code, uint64_t before, uint64_t after) {
-  put({kError, 0, 1, static_cast<uint8_t>(code), comm.number, comm.posted, 0, after, 0,
-       static_cast<float>(after - before), 0});
+Ring* Recorder::own_ring(Comm& comm) {
+  Ring* ring = own_.life == life_ ? own_.ring : make_ring();
+  comm.ring = ring;
+  return ring;
 }
 
 Ring* Recorder::make_ring() {
   const std::lock_guard<std::mutex> lock(mutex_);
   own_ = {life_, nullptr};
   for (const auto& ring : rings_) {
-    if (!ring->ended || !ring->empty()) continue;
-    ring->ended = false;
+    if (ring->owner.load(std::memory_order_acquire) != 0 || !ring->empty()) continue;
     own_.ring = ring.get();
     break;
   }
@@ -247,11 +226,20 @@ Ring* Recorder::make_ring() {
                                             static_cast<uint32_t>(rings_.size())));
     own_.ring = rings_.back().get();
   }
+  if (own_.ring != nullptr) own_.ring->owner.store(this_thread(), std::memory_order_relaxed);
   pthread_setspecific(key_, own_.ring);
   return own_.ring;
 }
 
-void Recorder::thread_ended(void* ring) { static_cast<Ring*>(ring)->ended = true; }
+void Recorder::thread_ended(void* ring) {
+  static_cast<Ring*>(ring)->owner.store(0, std::memory_order_release);
+}
+
+uint64_t Recorder::sum(const int* sizes, int parts) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < parts; ++i) bytes += sizes[i] > 0 ? static_cast<uint64_t>(sizes[i]) : 0;
+  return bytes;
+}
 
 // --- At set-up and at the end --------------------------------------------------------------------
 
@@ -294,7 +282,7 @@ void Recorder::closing(const void* pointer) {
   Comm* comm = comms_.remove(pointer);
   if (comm == nullptr) return;
   if (comm->posted != comm->done) {
-    requests_.each([&](Request& request, uint64_t life) {
+    requests_.each([&](Request& request, uint32_t life) {
       if (request.comm == comm) Requests::end(request, life);
     });
   }
@@ -416,7 +404,7 @@ void Recorder::look_for_stall() {
   }
   if (said_stall_) return;
   std::unordered_map<uint32_t, Oldest> oldest;
-  requests_.each([&](const Request& request, uint64_t) {
+  requests_.each([&](const Request& request, uint32_t) {
     const Comm* comm = request.comm;
     if (comm == nullptr) return;
     Oldest& found =
@@ -442,11 +430,12 @@ void Recorder::look_for_stall() {
     const auto told = told_.find(order[i].second);
     if (told == told_.end()) continue;
     const double polled = age_ns(request->polled);
+    const Count count = request->count;
     const bool waits = polled > kNotPolledNs;
     say(kNetLogWarn, kOfStalls + 1 + static_cast<int>(i),
-        told->second.text + ": request " + std::to_string(request->number) + " of " +
+        told->second.text + ": request " + std::to_string(count.number) + " of " +
             std::to_string(request->bytes) + " bytes, posted " + seconds_text(age_ns(posted)) +
-            " ago, " + std::to_string(under_way) + " under way, " + std::to_string(request->polls) +
+            " ago, " + std::to_string(under_way) + " under way, " + std::to_string(count.polls) +
             " polls, the last " + seconds_text(polled) + " ago: " +
             (waits ? "the caller's turn, who does not poll"
                    : "the turn of the plugin or of its peer"));

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -43,19 +44,14 @@ struct Poll {
         comm(request.comm),
         posted(request.posted),
         bytes(request.bytes),
-        number(request.number),
-        polls(request.polls + 1),
-        plugin(request.plugin),
-        kind(request.kind),
-        parts(request.parts),
-        code(request.code),
+        count(request.count),
+        sort(request.sort),
         before(ticks()) {}
-  const uint64_t life;
+  const uint32_t life;
   Comm* const comm;
   const uint64_t posted, bytes;
-  const uint32_t number, polls;
-  const float plugin;
-  const uint8_t kind, parts, code;
+  const Count count;  // without this one
+  const Sort sort;
   const uint64_t before;
 };
 
@@ -75,11 +71,10 @@ class Recorder {
   Request* request_of(const void* request) const { return requests_.find(request); }
   // The plugin made `request`, between these ticks. Of several parts, whose bytes are those of all,
   // part() of each follows.
-  void posted(Comm& comm, Kind kind, const void* request, uint64_t bytes, int tag, int parts,
-              uint64_t before, uint64_t after);
-  void part(const Comm& comm, uint32_t number, int part, int parts, uint64_t bytes, int tag,
-            uint64_t at);
-  void refused(const Comm& comm, int code, uint64_t before, uint64_t after);  // a post
+  void posted(Comm& comm, const void* request, uint64_t bytes, uint64_t before, uint64_t after,
+              Kind kind, int tag, int parts);
+  void part(Comm& comm, uint32_t number, int part, int parts, uint64_t bytes, int tag, uint64_t at);
+  void refused(Comm& comm, int code, uint64_t before, uint64_t after);  // a post
   void tested(Request& request, const Poll& poll, int code, bool done, const int* sizes);
 
   // --- At set-up and at the end; with locks ---
@@ -102,12 +97,16 @@ class Recorder {
     uint64_t posted, under_way;
   };
 
-  Ring* own_ring() { return __builtin_expect(own_.life == life_, true) ? own_.ring : make_ring(); }
-  void put(const Record& record) {
-    Ring* ring = own_ring();
+  void note(Comm& comm, const Record& record) {
+    Ring* ring = comm.ring;
+    if (__builtin_expect(
+            ring == nullptr || ring->owner.load(std::memory_order_relaxed) != this_thread(), false))
+      ring = own_ring(comm);
     if (__builtin_expect(ring != nullptr, true)) return ring->put(record);
     ringless_.fetch_add(1, std::memory_order_relaxed);
   }
+  __attribute__((cold)) Ring* own_ring(Comm& comm);
+  static uint64_t sum(const int* sizes, int parts);
   Ring* make_ring();
   static void thread_ended(void* ring);
 
@@ -156,5 +155,29 @@ class Recorder {
   std::vector<std::string> slow_;
   std::thread thread_;
 };
+
+inline void Recorder::tested(Request& request, const Poll& poll, int code, bool done,
+                             const int* sizes) {
+  const uint64_t after = ticks();
+  const uint32_t polls = poll.count.polls + 1;
+  Sort sort = poll.sort;
+  sort.plugin += span(poll.before, after);
+  if (!done) {
+    sort.code = static_cast<uint8_t>(code);
+    request.count = {poll.count.number, polls};
+    request.sort = sort;
+    request.polled = after;
+    if (code == kNetSuccess || code == poll.sort.code) return;
+  }
+  // A caller does not set those of sends before.
+  const bool sized = done && sizes != nullptr && sort.kind == kReceive;
+  uint64_t bytes = !sized ? 0 : sort.parts == 1 ? std::max(sizes[0], 0) : sum(sizes, sort.parts);
+  note(*poll.comm, {done ? kDone : kError, 0, sort.parts, static_cast<uint8_t>(code),
+                    poll.comm->number, poll.count.number, static_cast<int32_t>(polls), after,
+                    bytes > 0 ? bytes : poll.bytes, sort.plugin, span(poll.posted, after)});
+  if (!done) return;
+  poll.comm->done = poll.comm->done + 1;
+  Requests::end(request, poll.life);
+}
 
 }  // namespace tap

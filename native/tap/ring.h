@@ -25,6 +25,9 @@ class Ring {
       }
     }
     records_[head & mask_] = record;
+    // A round of the ring is more than a cache holds: without this the store waits for its line,
+    // and the next locked instruction waits for the store.
+    __builtin_prefetch(&records_[(head + kAhead) & mask_], 1);
     head_.store(head + 1, std::memory_order_release);
   }
 
@@ -46,6 +49,8 @@ class Ring {
   }
 
  private:
+  static constexpr uint64_t kAhead = 16;
+
   Record* const records_;
   const uint64_t mask_;
   std::atomic<uint64_t> head_{0};
@@ -55,7 +60,8 @@ class Ring {
  public:
   const uint32_t thread;
   std::atomic<uint64_t> lost{0};
-  std::atomic<bool> ended{false};  // its thread is gone: another may have it
+  // The thread that puts, by this_thread(); 0: it is gone, and another may have the ring.
+  std::atomic<uintptr_t> owner{0};
 };
 
 }  // namespace tap

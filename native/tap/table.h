@@ -133,7 +133,7 @@ int post(Function inner, void* pointer, int parts, uint64_t bytes, int tag, void
   if (code != kNetSuccess) {
     notes->refused(*comm, code, before, after);
   } else if (request != nullptr && *request != nullptr) {
-    notes->posted(*comm, kind, *request, bytes, tag, parts, before, after);
+    notes->posted(*comm, *request, bytes, before, after, kind, tag, parts);
     if (__builtin_expect(put_in != nullptr && kind != kFlush, false))
       put_in->posted(call, *comm, *request, data, bytes, mhandle);
   }

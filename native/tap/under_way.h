@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "tap/layout.h"
+#include "tap/ring.h"
 
 namespace tap {
 
@@ -29,11 +30,12 @@ inline size_t hash_of(const void* pointer) {
   return static_cast<size_t>((reinterpret_cast<uint64_t>(pointer) * 0x9e3779b97f4a7c15u) >> 40);
 }
 
-struct Comm {
+struct alignas(64) Comm {
   Seen<uint32_t> number;
   Seen<uint32_t> posted;  // requests so far
   Seen<uint32_t> done;
   Seen<bool> sends;
+  Seen<Ring*> ring;  // of the thread that was the last to call
 };
 
 // Comms that are open. One thread at a time changes it.
@@ -80,16 +82,23 @@ class Comms {
   std::unique_ptr<Place[]> places_{new Place[kPlaces]};
 };
 
+struct Count {
+  uint32_t number, polls;
+};
+struct Sort {
+  float plugin;
+  uint8_t kind, parts, code;
+};
 struct alignas(64) Request {
-  std::atomic<uint64_t> life{0};  // odd: under way
+  std::atomic<uint32_t> life{0};  // how many were here so far
+  std::atomic<uint32_t> over{0};  // which of them was done; another one is under way
   Seen<const void*> pointer;
   Seen<Comm*> comm;
   Seen<uint64_t> posted;  // ticks
   Seen<uint64_t> polled;  // when the last test returned
   Seen<uint64_t> bytes;
-  Seen<uint32_t> number, polls;
-  Seen<float> plugin;
-  Seen<uint8_t> kind, parts, code;
+  Seen<Count> count;
+  Seen<Sort> sort;
 };
 static_assert(sizeof(Request) == 64, "one cache line");
 
@@ -98,7 +107,8 @@ class Requests {
   Request* find(const void* pointer) const {
     for (size_t i = 0, at = hash_of(pointer); i < kProbes; ++i, ++at) {
       Request& place = places_[at % kPlaces];
-      if (place.pointer == pointer && (place.life.load(std::memory_order_acquire) & 1) != 0)
+      if (place.pointer == pointer &&
+          is_under_way(place, place.life.load(std::memory_order_acquire)))
         return &place;
     }
     return nullptr;
@@ -109,32 +119,38 @@ class Requests {
     for (size_t i = 0, at = hash_of(pointer); i < kProbes; ++i, ++at) {
       Request& place = places_[at % kPlaces];
       if (place.pointer != pointer) continue;
-      uint64_t life = place.life.load(std::memory_order_relaxed);
-      if (place.life.compare_exchange_strong(life, (life | 1) + 2, std::memory_order_acquire))
+      uint32_t life = place.life.load(std::memory_order_relaxed);
+      if (place.life.compare_exchange_strong(life, life + 1, std::memory_order_acquire))
         return &place;
     }
     for (size_t i = 0, at = hash_of(pointer); i < kProbes; ++i, ++at) {
       Request& place = places_[at % kPlaces];
-      uint64_t life = place.life.load(std::memory_order_relaxed);
-      if ((life & 1) == 0 &&
+      uint32_t life = place.life.load(std::memory_order_acquire);
+      if (!is_under_way(place, life) &&
           place.life.compare_exchange_strong(life, life + 1, std::memory_order_acquire))
         return &place;
     }
     return nullptr;
   }
-  // Where it was not made anew meanwhile.
-  static void end(Request& request, uint64_t life) {
-    request.life.compare_exchange_strong(life, life + 1, std::memory_order_release);
+  // Where it was not made anew meanwhile. No locked instruction, which would wait for all stores
+  // before it: a begin() between these two lines is under way all the same.
+  static void end(Request& request, uint32_t life) {
+    if (request.life.load(std::memory_order_relaxed) == life)
+      request.over.store(life, std::memory_order_release);
   }
   template <class Use>
   void each(Use use) const {
     for (size_t i = 0; i < kPlaces; ++i) {
-      const uint64_t life = places_[i].life.load(std::memory_order_acquire);
-      if ((life & 1) != 0) use(places_[i], life);
+      const uint32_t life = places_[i].life.load(std::memory_order_acquire);
+      if (is_under_way(places_[i], life)) use(places_[i], life);
     }
   }
 
  private:
+  static bool is_under_way(const Request& place, uint32_t life) {
+    return place.over.load(std::memory_order_acquire) != life;
+  }
+
   static constexpr size_t kPlaces = 1 << 14, kProbes = 8;
   std::unique_ptr<Request[]> places_{new Request[kPlaces]};
 };
