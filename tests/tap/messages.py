@@ -6,6 +6,7 @@ says what came of it: "ok", "wrong N" (bytes), "code N of CALL", "not done: CALL
   "fork"    a child goes on with the same comms, and ends by _exit
   "hold"    a receive is posted for which nothing is sent, and tested until there is a line of input
   "wait"    a line of input is waited for
+  "threads" for each line of input a thread of its own sends a message, until there is none
   "leave"   the process ends by _exit, with the comms open
   "again"   all of it once more, from init on
 """
@@ -16,6 +17,7 @@ import json
 import os
 import select
 import sys
+import threading
 import time
 
 import numpy as np
@@ -83,6 +85,29 @@ class Ends:
             self.bench.table.test(request, 1)
 
 
+def in_threads(ends: Ends) -> None:
+    """Each thread ends when the next one is there, so that none has the place of the one before."""
+    last = None
+    for _ in sys.stdin:
+        goes, ends_now = threading.Event(), threading.Event()
+
+        def one(goes: threading.Event = goes, ends_now: threading.Event = ends_now) -> None:
+            goes.wait()
+            say(ends.message(64))
+            ends_now.wait()
+
+        thread = threading.Thread(target=one)
+        thread.start()
+        if last is not None:
+            last[1].set()
+            last[0].join()
+        goes.set()
+        last = thread, ends_now
+    if last is not None:
+        last[1].set()
+        last[0].join()
+
+
 def once(plugin: str, abi: int, sizes: list[int], then: list[str]) -> None:
     bench = Bench(plugin, abi, "host", PATIENCE_S, lambda thread, step: None)
     bench.start()
@@ -101,6 +126,8 @@ def once(plugin: str, abi: int, sizes: list[int], then: list[str]) -> None:
     if "wait" in then:
         say("waits")
         sys.stdin.readline()
+    if "threads" in then:
+        in_threads(ends)
     if "leave" in then:
         os._exit(0)
     bench.close(ends.pair)

@@ -83,6 +83,25 @@ def test_what_was_written_before_a_kill_is_read(tmp_path: Path) -> None:
     assert len(only_file(tmp_path).comms) == 2
 
 
+def test_a_thread_has_the_ring_of_one_that_has_ended(tmp_path: Path) -> None:
+    threads = 28  # 25 have room in so little memory
+    with subprocess.Popen(
+        command([], "threads"), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=environment(TCPX_TAP_DIR=str(tmp_path), TCPX_TAP_MEMORY="64K"),
+    ) as job:  # fmt: skip
+        assert job.stdin is not None
+        assert job.stdout is not None
+        for number in range(1, threads + 1):
+            deadline = time.monotonic() + LIMIT_S
+            job.stdin.write("\n")
+            job.stdin.flush()
+            assert json.loads(job.stdout.readline()) == "ok"
+            while (only_file(tmp_path).records["kind"] == DONE).sum() < 2 * number:
+                assert time.monotonic() < deadline
+        job.stdin.close()
+    assert only_file(tmp_path).lost == 0
+
+
 def test_a_forked_child_goes_on_and_writes_nothing(tmp_path: Path) -> None:
     sent = send([64], "fork", TCPX_TAP_DIR=str(tmp_path))
     assert sent.messages == ["ok", "ok"]
