@@ -1,5 +1,6 @@
 """`python -m tcpx_mpi`, the same as `tcpx-mpi`."""
 
+import atexit
 import gc
 import os
 import signal
@@ -18,6 +19,7 @@ _OBJECTS_A_COLLECTION = 100_000
 def main() -> int:
     """The exit code of this process's command line."""
     gc.set_threshold(_OBJECTS_A_COLLECTION)
+    atexit.register(gc.freeze)  # nor at the end, where Python would look through them again
     # What a command has half-written is removed on the way out, as at an interrupt. Ranks, and
     # what launches them, have handlers of their own.
     signal.signal(signal.SIGTERM, _end)

@@ -193,3 +193,14 @@ def test_modules_are_read_without_a_collection_every_few_objects() -> None:
         "print(gc.get_stats()[0]['collections'] - before)"
     )
     assert int(found.split()[-1]) < 5  # with Python's own threshold 31
+
+
+def test_objects_are_not_looked_through_at_the_end_of_a_process() -> None:
+    code = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "from tcpx_mpi import __main__, cli\n"
+        "cli.main = lambda: 0\n"
+        "__main__.main()"
+    )
+    assert python(code) == "True\n"
