@@ -7,6 +7,7 @@ moved code needs no change here, and code that was renamed or rewritten fails lo
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -169,9 +170,9 @@ def mutated(mutation: Mutation, root: Path, folders: Sequence[str]) -> tuple[Pat
     bodies = [
         (path, body)
         for folder in folders
-        for path in sorted((root / folder).rglob("*"))
-        if path.suffix in FUNCTIONS
-        for body in FUNCTIONS[path.suffix](path.read_text(), mutation.function)
+        for path, text in sources(root / folder)
+        if mutation.function in text
+        for body in FUNCTIONS[path.suffix](text, mutation.function)
     ]
     found = [
         (path, body, match)
@@ -189,6 +190,13 @@ def mutated(mutation: Mutation, root: Path, folders: Sequence[str]) -> tuple[Pat
         body,
         body[: match.start()] + match.expand(mutation.replacement) + body[match.end() :],
     )
+
+
+@functools.cache
+def sources(folder: Path) -> list[tuple[Path, str]]:
+    """The files of a folder in which functions are found, and their text."""
+    files = (path for path in sorted(folder.rglob("*")) if path.suffix in FUNCTIONS)
+    return [(path, path.read_text()) for path in files]
 
 
 def functions_in_cpp(text: str, name: str) -> Iterator[str]:
