@@ -301,7 +301,9 @@ def test_a_variable_of_the_reference_that_is_set_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.multirank
-@each_single_job
+@pytest.mark.parametrize(
+    "job", variants_where(lambda job: job.stem != "mesh", SINGLE), ids=lambda job: job.stem
+)
 def test_a_job_leaves_its_results_in_a_folder_of_its_own(
     job: Path, mpirun_path: str, tmp_path: Path
 ) -> None:

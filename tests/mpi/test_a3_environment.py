@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from jobs import run
+from jobs import SLOTS, run
 
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.plugin.find import bundled_dir
@@ -35,7 +35,8 @@ def commands() -> str:
     section = PAGE.read_text().split("## 5. The first row")[1]
     text = section.split("```")[1]
     text = text.replace("-hostfile hostfiles/tcpx.txt", "-n 2").replace("--plugin tcpx", "")
-    return text.replace("-b 1M -e 64M -f 2", "--sizes 64K -n 4 --hdf5 o.h5 --spool spool")
+    small = f"--sizes 64K -n 4 --hdf5 o.h5 --spool spool --check-memory {SLOTS}"
+    return text.replace("-b 1M -e 64M -f 2", small)
 
 
 def test_the_commands_of_the_page_put_ranks_on_the_data_nics(place: Path) -> None:

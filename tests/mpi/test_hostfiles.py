@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import run
+from jobs import SLOTS, run
 
 from tcpx_mpi.preflight.hostfile import read_hostfile
 from tcpx_mpi.preflight.hostfile_forms import Launcher
@@ -32,7 +32,8 @@ def test_the_command_for_this_machine_runs_as_it_stands(place: Path) -> None:
     (place / "hostfiles" / "local.txt").symlink_to(hostfile)
     clean = ["env", *(f"--unset={name}" for name in UNSET)]
     clean.append(f"PATH={Path(sys.executable).parent}:/usr/bin:/bin")
-    small = ("--plugin", "softtcpx", "--sizes", "17", "-n", "5", "--hdf5", "none")
+    small = ("--plugin", "softtcpx", "--sizes", "17", "-n", "5", "--hdf5", "none",
+             "--check-memory", SLOTS)  # fmt: skip
     result = run([*clean, *command_in(hostfile), *small], place)
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [0]

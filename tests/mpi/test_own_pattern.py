@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import LIMIT_S, run, tcpx_mpi
+from jobs import LIMIT_S, SLOTS, run, tcpx_mpi
 
 from tcpx_mpi.launch import mpirun as launch
 
@@ -66,7 +66,8 @@ def test_a_pattern_of_one_s_own_runs_and_is_reported_in_full(place: Path) -> Non
     ranks = [mpirun, "-n", "4", sys.executable, str(place / "own.py")]
     measured = run(
         [*ranks, "run", "neighbours", "--plugin", "softtcpx", "-b", "1K", "-e", "1025",
-         "-i", "1", "-n", "40", "--hdf5", "own.h5"], place, limit_s=LIMIT_S,
+         "-i", "1", "-n", "40", "--hdf5", "own.h5",
+         "--check-memory", SLOTS], place, limit_s=LIMIT_S,
     )  # fmt: skip
     assert measured.code == 0, measured.err
     assert "neighbours" in measured.out

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from jobs import mpirun, run, tcpx_mpi
+from jobs import SLOTS, mpirun, run, tcpx_mpi
 
 from tcpx_mpi.compare import taken_in_turns
 from tcpx_mpi.records import read_run
@@ -71,7 +71,8 @@ def test_several_launches_under_a_launcher_are_refused(place: Path) -> None:
 
 
 def test_ab_launches_in_turns_and_compares(place: Path) -> None:
-    common = ("ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "4K", "--spool", "spool")
+    common = ("ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "4K", "--spool", "spool",
+              "--check-memory", SLOTS)  # fmt: skip
     sides = ("--", "--", "SOFTTCPX_TRAP_SLOW_PERCENT=3", "--channels", "1")
     result = run(tcpx_mpi("ab", "--runs", "2", "--out", "x", *common, *sides), place)
     assert result.code == 11, result.text  # two launches a side decide nothing
