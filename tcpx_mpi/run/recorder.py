@@ -158,19 +158,21 @@ class Output:
         return header
 
     def _taken(self) -> list[str]:
-        """Names that results will get whose own is taken, if nobody takes these."""
-        assert self._settings is not None
+        """Names of results whose own is taken: that of the HDF5 file, which is made by now, and
+        those that the others will get, if nobody takes these."""
+        settings = self._settings
+        assert settings is not None
         named = {
-            "-J": self._settings.json_path,
-            "--csv": self._settings.csv_path,
-            "--hdf5": self._settings.hdf5_path,
+            (option, path): free_name(path)
+            for option, path in (("-J", settings.json_path), ("--csv", settings.csv_path))
+            if path is not None
         }
-        if self._writer is not None and self._writer.path == self._settings.hdf5_path:
-            del named["--hdf5"]
+        if self._writer is not None and settings.hdf5_path is not None:
+            named["--hdf5", settings.hdf5_path] = self._writer.path
         return [
-            f"# Note: {option} {path} is there and is kept: the result goes to {free_name(path)}"
-            for option, path in named.items()
-            if path is not None and os.path.exists(path)
+            f"# Note: {option} {path} is there and is kept: the result goes to {name}"
+            for (option, path), name in named.items()
+            if name != path
         ]
 
     def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:

@@ -192,7 +192,9 @@ def test_files_that_exist_are_kept_and_the_names_used_are_printed(place: Path) -
     assert result.code == 0, result.text
     for name in ("o.h5", "o.0.h5", "o.json"):
         assert (place / name).read_text() == "mine"
-    for name in ("o.1.h5", "o.json.0"):
+    for option, path, name in (("--hdf5", "o.h5", "o.1.h5"), ("-J", "o.json", "o.json.0")):
+        kept = f"# Note: {option} {path} is there and is kept: the result goes to {name}\n"
+        assert kept in result.out
         assert f"# Written              : {name}" in result.out
     assert read_run(str(place / "o.1.h5")).complete
     assert json.loads((place / "o.json.0").read_text())["results"]
