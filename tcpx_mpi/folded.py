@@ -11,17 +11,21 @@ from collections.abc import Iterable
 LEAST_COLUMNS = 40
 
 
-def folded(line: str, columns: int, indent: str) -> list[str]:
-    """A line as several that fit, the second and later ones behind `indent`."""
+def folded(line: str, columns: int, indent: str, cut: bool = True) -> list[str]:
+    """A line as several that fit, the second and later ones behind `indent`; a word that fits into
+    none is cut, or stays whole."""
     width = max(columns, LEAST_COLUMNS)
     if len(line) <= width:
         return [line]
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=cut
+    )
 
 
 def show(lines: Iterable[str], indent: str | None = None) -> None:
     """Prints lines. On a terminal one that does not fit goes on below itself: behind `indent`, by
-    default 4 columns farther than it begins, and as a comment if it is one."""
+    default 4 columns farther than it begins, and as a comment if it is one. A path that is wider
+    stays whole, to be copied."""
     columns = terminal_columns()
     for line in lines:
         if columns is None:
@@ -31,7 +35,7 @@ def show(lines: Iterable[str], indent: str | None = None) -> None:
         if hang is None:
             text = line.removeprefix("#").lstrip()
             hang = line[: len(line) - len(text)] + " " * 4
-        print("\n".join(folded(line, columns, hang)))
+        print("\n".join(folded(line, columns, hang, cut=False)))
     sys.stdout.flush()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.folded import show, terminal_columns
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.topology import Topology, open_tree, read_topology
 from tcpx_mpi.printable import printable
@@ -103,6 +104,8 @@ def _print_differences(profile: profiles.Profile | None, other: str, topology: T
     rows = [("# variable", source, where)]
     rows += [(name, wanted.get(name) or "not set", have.get(name) or "not set") for name in names]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for name, one, two in rows:
-        print(f"{name:<{widths[0]}}  {one:<{widths[1]}}  {two}")
-    print(f"# {len(names)} of {len({*wanted, *have})} variables differ")
+    lines = [f"{name:<{widths[0]}}  {one:<{widths[1]}}  {two}" for name, one, two in rows]
+    columns = terminal_columns()
+    if columns is not None and columns < max(map(len, lines)):
+        lines = [f"{name}: {one} | {two}" for name, one, two in rows]
+    show([*lines, f"# {len(names)} of {len({*wanted, *have})} variables differ"])

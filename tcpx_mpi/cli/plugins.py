@@ -12,6 +12,7 @@ import click
 
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.folded import show
 from tcpx_mpi.plugin import find, trial
 from tcpx_mpi.plugin.device_memory import memory_text
 
@@ -58,10 +59,9 @@ def command(plugin: str | None, abi: str | None, as_json: bool) -> int:
         _print_json(lines, choice, refusal, devices)
     else:
         _print_table(lines, choice if refusal is None else None)
-        for device in devices:
-            print(f"# device {device['name']}: {memory_text(device)}")
+        show(f"# device {device['name']}: {memory_text(device)}" for device in devices)
         if problem:
-            print(f"# its devices are not known: {problem}")
+            show([f"# its devices are not known: {problem}"])
     if refusal is not None:
         raise refusal
     return 0
@@ -98,15 +98,13 @@ def _print_table(lines: list[Line], choice: find.PluginChoice | None) -> None:
         shown = line.plugin or ("-" if not line.exists else "none")
         cells.append((mark, line.name, shown, abi or "-", line.sha256[:12] or "-", line.path))
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
-    for line in lines:
-        if line.exists and line.problem:
-            print(f"# {line.problem}")
+    show(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )
+    show(f"# {line.problem}" for line in lines if line.exists and line.problem)
     if choice is not None:
-        print(f"# run would choose {choice.path}: {choice.how}")
+        show([f"# run would choose {choice.path}: {choice.how}"])
 
 
 def _print_json(

@@ -14,6 +14,7 @@ from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.parsers import integer
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.folded import show, terminal_columns
 from tcpx_mpi.run import admission
 
 if TYPE_CHECKING:
@@ -64,18 +65,18 @@ def _callback(
     per_nic = integer(1, world, "--ranks")("--ranks-per-nic", ranks_per_nic or "1")
     from tcpx_mpi.records import require_writable
     from tcpx_mpi.report import without_nan, write_json
-    from tcpx_mpi.simulate import Simulation, document, head_lines, row_line
+    from tcpx_mpi.simulate import Simulation, document, head_lines, row_line, shown_fields
 
     if json_path is not None:
         require_writable(json_path, "--json")
     known = {name: value for name, value in given.items() if value is not None}
     costs, told = _costs(fit, known, half_duplex)
     simulation = Simulation(settings, world, costs, per_nic)
-    for line in head_lines(simulation, told):
-        print(line)
+    fields = shown_fields(terminal_columns())
+    show(head_lines(simulation, told, fields))
     rows = []
     for row in simulation.rows():
-        print(row_line(row), flush=True)
+        show([row_line(row, fields)])
         rows.append(row)
     if json_path is not None:
         print(f"# wrote {write_json(json_path, without_nan(document(simulation, rows)))}")

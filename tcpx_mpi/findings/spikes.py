@@ -38,7 +38,7 @@ def spikes(
                 where = f"{format_size(row.size_bytes)}{label}"
                 told.append(_finding(header, side, of_side, found, where))
     if len(told) > _MOST_ROWS:
-        text = f"in {len(told) - _MOST_ROWS} more rows a few iterations make the mean"
+        text = f"in {counted(len(told) - _MOST_ROWS, 'more row')} a few iterations make the mean"
         told[_MOST_ROWS:] = [Finding(Severity.DOUBTFUL, "Spike", text)]
     return told
 

@@ -2,7 +2,7 @@
 
 from tcpx_mpi.simulate.fit import Fitted, fit_costs, measured_rows
 from tcpx_mpi.simulate.rows import PredictedRow, Simulation
-from tcpx_mpi.simulate.text import document, head_lines, row_line
+from tcpx_mpi.simulate.text import document, head_lines, row_line, shown_fields
 
 __all__ = [
     "Fitted",
@@ -13,4 +13,5 @@ __all__ = [
     "head_lines",
     "measured_rows",
     "row_line",
+    "shown_fields",
 ]

@@ -8,13 +8,13 @@ from typing import Any
 from tcpx_mpi import __version__
 from tcpx_mpi.report.field import Field
 from tcpx_mpi.report.fields import (
-    ALGBW,
     BUSBW,
     BYTES,
     COUNTS,
     IDENTITY,
     JSON_SIDE,
     SIDE_IN_PLACE,
+    SIZE,
     STANDARD,
     TIME,
     WRONG,
@@ -31,10 +31,21 @@ _OURS = (
     Field("connections", COUNTS, lambda row: row.prediction.connections, 11),
     Field("NIC", BYTES, lambda row: row.prediction.nic_bytes, 14),
 )
+#: What a terminal has, by 79 columns, that has no room for all.
+_NARROW = (SIZE, TIME, BUSBW, *_OURS)
 
 
-def head_lines(simulation: Simulation, told: Sequence[str]) -> Iterator[str]:
-    """All above the rows; `told`: where the costs are from."""
+def shown_fields(columns: int | None = None) -> Sequence[Field]:
+    """The columns of the table where a line has so many; None: all of them."""
+    every = (*STANDARD, *_OURS)
+    wide = columns is None or len(joined([field.name for field in every], every)) <= columns
+    return every if wide else _NARROW
+
+
+def head_lines(
+    simulation: Simulation, told: Sequence[str], fields: Sequence[Field]
+) -> Iterator[str]:
+    """All above the rows, which have `fields`; `told`: where the costs are from."""
     s = simulation.settings
     yield f"# tcpx-mpi version {__version__}"
     yield f"# Simulation of: {s.pattern}, {counted(simulation.world, 'rank')}, {_nics(simulation)}"
@@ -48,7 +59,13 @@ def head_lines(simulation: Simulation, told: Sequence[str]) -> Iterator[str]:
     yield "# Not in it: copies within a rank, and a network that fills between the NICs"
     if simulation.skipped is not None:
         yield f"# Note: {simulation.skipped}"
-    yield from heading(_OURS)
+    if fields is not _NARROW:
+        yield from heading(_OURS)
+        return
+    yield "# Not shown here: count, type, redop, root, algbw, what no simulation has: use a pipe"
+    yield "#"
+    yield f"#{joined([field.name for field in fields], fields)[1:]}"
+    yield f"#{joined([field.beneath for field in fields], fields)[1:]}"
 
 
 def costs_text(costs: Costs) -> str:
@@ -67,15 +84,15 @@ def _nics(simulation: Simulation) -> str:
     return f"{counted(simulation.ranks_per_nic, 'rank')} a NIC, {counted(count, 'NIC')}"
 
 
-def row_line(row: PredictedRow) -> str:
+def row_line(row: PredictedRow, fields: Sequence[Field]) -> str:
     """A row of the table."""
-    texts = [
-        *(field.text(row.facts) for field in IDENTITY),
-        *(field.text(row) for field in (TIME, ALGBW, BUSBW)),
-        *([ABSENT] * (1 + len(SIDE_IN_PLACE))),
-        *(field.text(row) for field in _OURS),
-    ]
-    return joined(texts, [*STANDARD, *_OURS])
+    return joined([_text(row, field) for field in fields], fields)
+
+
+def _text(row: PredictedRow, field: Field) -> str:
+    if field in (WRONG, *SIDE_IN_PLACE):
+        return ABSENT
+    return field.text(row.facts if field in IDENTITY else row)
 
 
 def document(simulation: Simulation, rows: Sequence[PredictedRow]) -> dict[str, Any]:

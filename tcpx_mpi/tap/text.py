@@ -44,8 +44,10 @@ def lines(job: Job, summary: Summary, columns: int | None = None) -> Iterator[st
     yield f"# {printable(heading(job))}"
     yield from (f"# WARNING: {problem}" for problem in problems(job))
     yield "#"
-    yield "# By way: time is the caller's (NCCL's) while nothing is posted, the receiver's while a"
-    yield "# message has no receive yet, else the plugin's and the network's."
+    yield (
+        "# By way: time is the caller's (NCCL's) while nothing is posted, the receiver's while a "
+        "message has no receive yet, else the plugin's and the network's."
+    )
     yield from _table(WAYS, [way_cells(way) for way in summary.ways], columns)
     for way in summary.ways:
         yield f"# {way_line(way)}"

@@ -49,7 +49,8 @@ class Tuned:
         settings = len({turn.point for turn, _ in launched})
         return (
             f"{counted(len(launched), 'launch')} of {counted(settings, 'setting')} in "
-            f"{self.seconds:.0f} s, {self.answer.race.final.rounds} rounds of them the final"
+            f"{self.seconds:.0f} s, {counted(self.answer.race.final.rounds, 'round')} of them the "
+            "final"
         )
 
     def beside_today(self, finalist: Finalist) -> str:

@@ -14,22 +14,34 @@ from termios import TIOCSWINSZ
 COLUMNS = 50
 LINES = ("# Loose: ring, host, 64 KiB, busbw may be 62 x worse than in the median launch",
          "  ring, host, 64 KiB  busbw 0.5779 GB/s, must be >= 0.000839  pass", "short")  # fmt: skip
+PATH = f"/{'folder/' * 10}libnccl-net-mine.so"
 SCRIPT = f"from tcpx_mpi.folded import show; show({LINES!r})"
 
 
-def test_what_does_not_fit_goes_on_below_itself_on_a_terminal() -> None:
+def shown_on_terminal(script: str) -> list[str]:
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    subprocess.run([sys.executable, "-c", SCRIPT], stdout=theirs, check=True)
+    subprocess.run([sys.executable, "-c", script], stdout=theirs, check=True)
     os.close(theirs)
     shown = os.read(ours, 4096).decode().splitlines()
     os.close(ours)
+    return shown
+
+
+def test_what_does_not_fit_goes_on_below_itself_on_a_terminal() -> None:
+    shown = shown_on_terminal(SCRIPT)
     assert max(map(len, shown)) <= COLUMNS
     begins = [re.match(r"#? *", line) for line in shown]
     assert [found[0] for found in begins if found] == ["# ", "#     ", "  ", "      ", ""]
     assert " ".join(re.sub(r"^#? *", "", line) for line in shown).split() == (
         " ".join(LINES).replace("# ", "").split()
     )
+
+
+def test_a_path_that_fits_into_no_line_stays_whole() -> None:
+    script = f"from tcpx_mpi.folded import show; show(['->  mine  v7  {PATH}', 'PATH {PATH} x'])"
+    shown = shown_on_terminal(script)
+    assert [line.strip() for line in shown] == ["->  mine  v7", PATH, "PATH", PATH, "x"]
 
 
 def test_a_pipe_has_whole_lines() -> None:

@@ -417,6 +417,10 @@ def test_a_diff_names_what_differs_from_the_environment_or_from_another_profile(
     ]
     assert cli.main([*dated, "--diff", "a3-highgpu-8g@2024-02"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["NCCL_ALGO", "Ring,Tree", "Ring"]
+    # A terminal that is narrower than the table.
+    monkeypatch.setattr("tcpx_mpi.cli.env.terminal_columns", lambda: 40)
+    assert cli.main([*dated, "--diff", "a3-highgpu-8g@2024-02"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "NCCL_ALGO: Ring,Tree | Ring"
 
 
 def test_bad_input_of_env_is_one_line(capsys: Captured, tmp_path: Path) -> None:

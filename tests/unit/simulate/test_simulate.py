@@ -129,6 +129,20 @@ def test_a_recording_takes_its_pauses_and_its_messages(
         assert least_us < float(row[5]) < least_us + 300, row
 
 
+@pytest.mark.parametrize("columns", [79, 166, 167])
+def test_a_terminal_without_room_for_all_columns_has_those_that_a_prediction_fills(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["ring", "--ranks", "2", *NETWORK, "-b", "1M", "-e", "1M"]
+    (whole,) = table(capsys, *command)
+    monkeypatch.setattr("tcpx_mpi.cli.simulate.terminal_columns", lambda: columns)
+    assert main(["simulate", *command]) == 0
+    *_, names, _, row = capsys.readouterr().out.splitlines()
+    assert max(map(len, (names, row))) <= columns
+    shown = [whole[0], whole[5], whole[7], *whole[13:]]
+    assert row.split() == (whole if columns == 167 else shown)
+
+
 def test_what_has_no_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "hypercube", "--ranks", "6", *NETWORK]) == 0
     assert "# Note: nRanks 6 is not a power of 2, skipping" in capsys.readouterr().out
