@@ -1,5 +1,6 @@
 // Two agents with memory of GPUs, on the fake driver or, with TCPX_MPI_REAL_GPU=, on a real one.
 #include "fake_gpu.h"
+#include "library/nixl/inline_bytes.h"
 #include "nixl_agent.h"
 
 using namespace stand_in;
@@ -193,6 +194,49 @@ TEST(a_small_request_whose_copy_out_of_a_gpu_fails_is_an_error_and_moves_nothing
     CHECK_EQ(run(a, operation, here, there, known, {{4096, 4096}}), kSuccess);  // by a new link
     a.backend->unload_metadata(known);
   }
+}
+
+TEST(copies_of_a_gpu_that_stands_still_are_given_up_and_no_more_are_begun) {
+  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) {
+    check::lacks() = "the fake driver: a GPU that stands still";
+    return;
+  }
+  constexpr uint64_t kSome = 4096;
+  constexpr double kPatience = 0.05;
+  const tcpx::GpuMemory memory(test_gpu(0), kSome);
+  Regions regions;
+  std::vector<RegionRange> places;
+  auto* const address = reinterpret_cast<uint8_t*>(memory.address());
+  places.emplace_back(regions.add(address, kSome, true), 0, kSome);
+  const auto copies = [] {
+    return fake_call<uint64_t(const char*)>("fakecuda_calls")("cuMemcpyAsync");
+  };
+  InlineBytes bytes;
+  bytes.open(0);
+  const std::vector<uint8_t> first(kSome, 1), second(kSome, 2);
+  std::vector<uint8_t> back(kSome);
+  bytes.scatter(first.data(), places, 10);
+  {
+    const Held held;
+    CHECK_THROWS(bytes.gather(places, back.data(), kPatience), std::runtime_error,
+                 "the GPU copies nothing");
+    const uint64_t begun = copies();
+    // What is under way is in the page-locked memory still.
+    CHECK_THROWS(bytes.scatter(second.data(), places, kPatience), std::runtime_error,
+                 "the GPU copies nothing");
+    CHECK_THROWS(bytes.gather(places, back.data(), kPatience), std::runtime_error,
+                 "the GPU copies nothing");
+    CHECK_EQ(copies(), begun);
+  }
+  bytes.gather(places, back.data(), 10);
+  CHECK(back == first);
+  {
+    const Held held;
+    CHECK_THROWS(bytes.scatter(second.data(), places, kPatience), std::runtime_error,
+                 "the GPU copies nothing");
+  }
+  bytes.gather(places, back.data(), 10);
+  CHECK(back == second);
 }
 
 TEST(a_transfer_within_one_agent_is_a_copy_on_the_gpu) {
