@@ -297,6 +297,8 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
             sides = rows.setdefault(_integer(header, "row"), {})
             if not isinstance(header["peer"], str):
                 raise ValueError("the name of a side is no text")
+            if "/" in header["peer"] or header["peer"] == ".":  # it becomes that of a group
+                raise ValueError("the name of a side is a path")
             side = sides.setdefault(header["peer"], _SideRead.empty(_integer(header, "size_bytes")))
         match header["record"]:
             case "header":

@@ -25,7 +25,7 @@ from tcpx_mpi.records import (
     series_of,
 )
 from tcpx_mpi.records.header import header_to_plain
-from tcpx_mpi.records.row import ITSELF, SeriesKey
+from tcpx_mpi.records.row import ITSELF, SeriesKey, SideKey
 from tcpx_mpi.records.sound import header_from_plain
 
 RUN_ID = invented.run_header().run_id
@@ -215,6 +215,17 @@ def test_another_kind_of_file_is_no_journal(tmp_path: Path, data: bytes) -> None
     (tmp_path / "x.journal").write_bytes(data)
     with pytest.raises(UsageError, match="is no journal"):
         read_journal(str(tmp_path / "x.journal"))
+
+
+@pytest.mark.parametrize("name", ["raw/..", "/raw", "."])
+def test_a_side_whose_name_would_be_a_path_in_the_runs_file_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    own = journal(tmp_path, 0)
+    part = invented.rank_row(0, invented.row_facts(0))
+    own.append_batch(0, 1024, "timed", 0, part.samples, SideKey(name))
+    with pytest.raises(UsageError, match=r"is damaged: .*the name of a side is a path"):
+        read_journal(own.path)
 
 
 def test_a_missing_journal_is_a_usage_error(tmp_path: Path) -> None:
