@@ -26,10 +26,9 @@ from tcpx_mpi.records.names import (
     create_exclusively,
     default_run_name,
     free_name,
-    require_creatable,
     require_writable,
-    write_text,
 )
+from tcpx_mpi.records.new_file import require_creatable, write_text
 from tcpx_mpi.records.packed import Packed
 from tcpx_mpi.records.reader import read_launches, read_run
 from tcpx_mpi.records.row import (

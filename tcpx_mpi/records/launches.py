@@ -11,7 +11,9 @@ from typing import Any
 
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
-from tcpx_mpi.records.names import create_exclusively, require_writable
+from tcpx_mpi.records.names import require_writable
+from tcpx_mpi.records.new_file import NewFile
+from tcpx_mpi.records.schema import mark
 
 GROUP = "launches"
 #: The variable that gives a launch of `tune` its turn: what it changes of today's settings.
@@ -25,13 +27,24 @@ class LaunchesWriter:
 
     def __init__(self, path: str, planned: int | None, option: str = "--hdf5") -> None:
         """Create `path`, or the first free name beside it; `planned` launches are to come, None: as
-        many as do. Raises UsageError, which names the option, where that fails."""
+        many as do.
+
+        Raises UsageError, which names the option, if no file can be made, OutputFailed if it cannot
+        be written to.
+        """
         import h5py
 
         require_writable(path, option)
-        descriptor, self.path = create_exclusively(path)
-        self._commits = CommitFile(descriptor)
-        self._file = h5py.File(self._commits, "w")
+        try:
+            with NewFile(path) as new:
+                self._commits = CommitFile(os.dup(new.descriptor))
+                self._file = h5py.File(self._commits, "w")
+                mark(self._file)
+                self._file.flush()
+                self._commits.commit()
+                self.path = new.first_free_name()
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            raise OutputFailed(f"{path}: cannot mark: {' '.join(str(error).split())}") from error
         self._planned = planned
         self._failed = False
         self.launches = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.errors import UsageError
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 
@@ -51,16 +51,6 @@ def require_writable(path: str, what: str) -> None:
         raise UsageError(f"{what}: the output directory {directory} is not writable")
 
 
-def require_creatable(path: str, what: str) -> None:
-    """As `require_writable`, tried and not only looked at: root may write everywhere, and yet not
-    in /proc. No file is left.
-    """
-    require_writable(path, what)
-    descriptor, name = create_exclusively(path)
-    os.close(descriptor)
-    os.unlink(name)
-
-
 def create_exclusively(path: str) -> tuple[int, str]:
     """Open the first free name of `path`; return its file descriptor and that name.
 
@@ -74,22 +64,3 @@ def create_exclusively(path: str) -> tuple[int, str]:
         except OSError as error:
             raise UsageError(f"cannot create {name}: {error.strerror}") from error
     raise AssertionError("candidate_names never ends")
-
-
-def write_text(path: str, text: str | Iterable[str]) -> str:
-    """Write a text, or its parts as they are made, to `path` or the first free name beside it.
-
-    Returns the name used. Raises UsageError if no file can be made, OutputFailed if it cannot be
-    filled. No half of a file is left then, nor if a part cannot be made.
-    """
-    descriptor, name = create_exclusively(path)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.writelines([text] if isinstance(text, str) else text)
-    except OSError as error:
-        os.unlink(name)
-        raise OutputFailed(f"{name}: cannot write: {error.strerror}") from error
-    except BaseException:
-        os.unlink(name)
-        raise
-    return name

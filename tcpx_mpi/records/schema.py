@@ -135,6 +135,13 @@ def _extent_of(shape: tuple[int, ...]) -> Any:
     return h5py.h5s.create_simple(shape) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
 
 
+def mark(root: Any) -> None:
+    """Makes an empty file one of ours, of a run that has no header yet."""
+    root.attrs["schema"] = SCHEMA
+    root.attrs["schema_version"] = SCHEMA_VERSION
+    root.attrs["complete"] = False
+
+
 def write_attribute(item: Any, name: str, value: str | int | float | tuple[str, ...]) -> None:
     """An attribute that is not there yet.
 

@@ -15,7 +15,8 @@ from tcpx_mpi.records.clock import RowClock, knot_lines, residuals
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.described import README
 from tcpx_mpi.records.header import RunHeader
-from tcpx_mpi.records.names import create_exclusively, require_writable
+from tcpx_mpi.records.names import require_writable
+from tcpx_mpi.records.new_file import NewFile
 from tcpx_mpi.records.row import Row
 from tcpx_mpi.records.run import Fault, PartialRow
 from tcpx_mpi.records.schema import (
@@ -35,11 +36,10 @@ from tcpx_mpi.records.schema import (
     PROOF_COLUMNS,
     RANK_INFO_COLUMNS,
     ROW_ATTRIBUTES,
-    SCHEMA,
-    SCHEMA_VERSION,
     SETTING_COLUMNS,
     TRACE_COLUMNS,
     clean_text,
+    mark,
     read_samples,
     row_name,
     write_array,
@@ -81,12 +81,12 @@ class RunWriter:
         require_writable(path, option)
         #: Whether the run is whole in it.
         self.finished = False
-        descriptor, self.path = create_exclusively(path)
-        self._commits = CommitFile(descriptor)
-        #: The same file as those read it who have rows of it, also when it is finished.
-        self._stored = CommitFile(os.dup(descriptor), spool)
-        # The default format: a file of the "latest" one cannot be opened after a kill.
-        try:
+        self.path = path
+        with NewFile(path) as new:
+            self._commits = CommitFile(os.dup(new.descriptor))
+            #: The same file as those read it who have rows of it, also when it is finished.
+            self._stored = CommitFile(os.dup(new.descriptor), spool)
+            # The default format: a file of the "latest" one cannot be opened after a kill.
             self._file: Any = h5py.File(self._commits, "w")
             # What was written is not read again, and the usual 2 MiB of it are 30 MB of objects.
             cache = self._file.id.get_mdc_config()
@@ -95,12 +95,9 @@ class RunWriter:
             self._file.id.set_mdc_config(cache)
             with self._step("mark"):
                 write_attribute(self._file, "README", README)
-                self._file.attrs["schema"] = SCHEMA
-                self._file.attrs["schema_version"] = SCHEMA_VERSION
-                self._file.attrs["complete"] = False
-        except BaseException:
-            os.unlink(self.path)  # nothing is in it
-            raise
+                mark(self._file)
+            with self._step("name"):
+                self.path = new.first_free_name()
 
     def write_header(self, header: RunHeader) -> None:
         """The run's metadata; before any row."""

@@ -1,6 +1,6 @@
 """Child program of `test_records_crash`: writers that die, or fail, at a chosen write.
 
-Usage: killed_writers.py run|journal DIRECTORY whole|torn|error
+Usage: killed_writers.py begin|launches|run|journal DIRECTORY whole|torn|error
 
 For n = 1, 2, ... it forks a writer that is killed by SIGKILL instead of its n-th write (torn: after
 half of it; error: the write fails with ENOSPC instead), until one survives. Each writer tells by a
@@ -21,7 +21,14 @@ import invented
 import numpy as np
 
 from tcpx_mpi.errors import OutputFailed, PartialResult, UsageError
-from tcpx_mpi.records import Journal, RunWriter, mapped_arrays, read_journal, read_run
+from tcpx_mpi.records import (
+    Journal,
+    LaunchesWriter,
+    RunWriter,
+    mapped_arrays,
+    read_journal,
+    read_run,
+)
 
 ROWS = 2
 
@@ -61,6 +68,28 @@ def arm(nth: int, how: str) -> None:
     os.pwrite, os.ftruncate = pwrite, ftruncate  # type: ignore[assignment]  # they take more
 
 
+def begin_run(path: str, acknowledge: Callable[[], None]) -> None:
+    RunWriter(path)
+    acknowledge()
+
+
+def begin_launches(path: str, acknowledge: Callable[[], None]) -> None:
+    LaunchesWriter(path, 2)
+    acknowledge()
+
+
+def check_begun(path: str, acknowledged: int) -> str:
+    """What is wrong with a file that a run, or launches, have begun: where there is one it can be
+    read."""
+    try:
+        read_run(path)
+    except PartialResult:
+        return ""
+    except UsageError as error:
+        return str(error)
+    return "it is whole"
+
+
 def write_run(path: str, acknowledge: Callable[[], None]) -> None:
     writer = RunWriter(path)
     writer.write_header(invented.run_header())
@@ -76,8 +105,10 @@ def check_run(path: str, acknowledged: int) -> str:
     """What is wrong with a run of which the header and some rows were acknowledged, or ""."""
     try:
         run = read_run(path)
-    except (PartialResult, UsageError) as error:
+    except PartialResult as error:
         return "" if acknowledged == 0 else str(error)
+    except UsageError as error:
+        return str(error)
     if len(run.rows) < acknowledged - 1:
         return f"{len(run.rows)} rows of {acknowledged - 1}"
     expected = invented.row(0, iterations=300)
@@ -112,6 +143,15 @@ def check_journal(path: str, acknowledged: int) -> str:
     return ""
 
 
+#: Of each kind: what writes, and what is wrong with what it left.
+KINDS = {
+    "begin": (begin_run, check_begun),
+    "launches": (begin_launches, check_begun),
+    "run": (write_run, check_run),
+    "journal": (write_journal, check_journal),
+}
+
+
 def run_writer(kind: str, path: str, writing: int) -> NoReturn:
     """The forked writer: 0 if it survived, 8 if it reported a failed write."""
 
@@ -120,7 +160,7 @@ def run_writer(kind: str, path: str, writing: int) -> NoReturn:
 
     status = 1
     try:
-        (write_journal if kind == "journal" else write_run)(path, acknowledge)
+        KINDS[kind][0](path, acknowledge)
         status = 0
     except (OutputFailed, UsageError):
         status = 8
@@ -147,8 +187,7 @@ def main() -> None:
         _, status = os.waitpid(child, 0)
         acknowledged = len(os.read(reading, 100))
         os.close(reading)
-        check = check_journal if kind == "journal" else check_run
-        if os.path.exists(path) and (wrong := check(path, acknowledged)):
+        if (os.path.exists(path) or acknowledged) and (wrong := KINDS[kind][1](path, acknowledged)):
             violations.append(f"write {nth}: {wrong}")
         if os.waitstatus_to_exitcode(status) not in (0, 8, -signal.SIGKILL):
             violations.append(f"write {nth}: the writer ended with {status}")
