@@ -29,8 +29,20 @@ def looks_until_done(end: End) -> int:
     return count
 
 
-@pytest.mark.parametrize(("environ", "size"), [({}, -7), ({"SOFTTCPX_TRAP_SIZES": "1"}, 60),
-                                               ({"SOFTTCPX_TRAP_SIZES": "2"}, 61)])  # fmt: skip
+DIRECT = {"SOFTTCPX_LIKE": "direct"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "size"),
+    [
+        ({}, -7),
+        ({"SOFTTCPX_TRAP_SIZES": "1"}, 60),
+        ({"SOFTTCPX_TRAP_SIZES": "2"}, 61),
+        (DIRECT, 60),
+        ({"SOFTTCPX_TRAP_SIZES": "1", **DIRECT}, 60),
+        ({"SOFTTCPX_TRAP_SIZES": "2", **DIRECT}, 61),
+    ],
+)
 @in_fresh_process()
 def test_the_size_that_is_told_is_none_the_right_one_or_a_wrong_one(
     environ: dict[str, str], size: int
@@ -50,6 +62,21 @@ def test_the_size_that_is_told_is_none_the_right_one_or_a_wrong_one(
 
     until(finished, "the receive")
     assert sizes.value == size
+
+
+@pytest.mark.parametrize("environ", [
+    {"SOFTTCPX_TRAP_HIDDEN": "1"},
+    *({f"SOFTTCPX_TRAP_{name}": "1", **DIRECT} for name in ("DUPLICATE_AT", "REORDER_AT",
+      "LEAK_AT", "LATE_COUNTS", "SHARED_PAGES", "DEVICE_MEMORY")),
+])  # fmt: skip
+@in_fresh_process()
+def test_a_trap_that_the_kind_of_plugin_cannot_spring_is_said_to_do_nothing(
+    environ: dict[str, str],
+) -> None:
+    net = Net(log=True).started()
+    trap, how = next(iter(environ)), "with" if "SOFTTCPX_LIKE" in environ else "without"
+    assert f"{trap}=1 does nothing {how} SOFTTCPX_LIKE=direct" in net.log_lines
+    assert not any("a trap is set" in line for line in net.log_lines)
 
 
 @in_fresh_process(SOFTTCPX_TRAP_OVERSIZE="1")

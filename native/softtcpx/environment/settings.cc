@@ -107,7 +107,7 @@ constexpr NumberSetting kCounts[] = {
 // For tests only: each makes softtcpx break a rule or a connection on purpose.
 constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_SIZES", &Traps::sizes, 0, 2,
-     "what test writes as the size of a receive: 0 nothing, 1 the bytes, 2 one byte more"},
+     "what test writes as the size of a receive: 0 as without a trap, 1 the bytes, 2 one byte more"},
     {"SOFTTCPX_TRAP_OVERSIZE", &Traps::oversize, 0, 1,
      "1: a larger message than the posted receive is written beyond it, as TCPX does"},
     {"SOFTTCPX_TRAP_BUSY_NULL", &Traps::busy_null, 0, kManyMessages,
@@ -181,6 +181,14 @@ constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_RANK", &Traps::rank, -1, 1 << 30,
      "the only rank with traps (as mpirun numbers it); -1: all"},
 };
+
+// Of what a plugin that puts data in place has none of: fragments, their pages and their slots.
+bool is_of_fragments(const std::string& trap) {
+  for (const char* name : {"DUPLICATE_AT", "REORDER_AT", "LEAK_AT", "LATE_COUNTS", "SHARED_PAGES",
+                           "DEVICE_MEMORY"})
+    if (trap == std::string("SOFTTCPX_TRAP_") + name) return true;
+  return false;
+}
 
 struct TextSetting {
   const char* name;
@@ -263,7 +271,12 @@ void load_trap(Settings& settings, const TrapSetting& spec) {
   const int64_t fallback = like ? spec.of_tcpx : spec.fallback;
   if (read_number(spec.name, std::min<int64_t>(spec.fallback, 0), spec.most, fallback, &value)) {
     describe(settings, spec.name, std::to_string(value), "environment", spec.reason);
-    SOFTTCPX_WARN("a trap is set: %s=%lld", spec.name, static_cast<long long>(value));
+    const bool direct = settings.like == kDirect;
+    if (direct ? is_of_fragments(spec.name) : spec.field == &Traps::hidden)
+      SOFTTCPX_WARN("%s=%lld does nothing %s SOFTTCPX_LIKE=direct", spec.name,
+                    static_cast<long long>(value), direct ? "with" : "without");
+    else
+      SOFTTCPX_WARN("a trap is set: %s=%lld", spec.name, static_cast<long long>(value));
   } else if (like) {
     describe(settings, spec.name, std::to_string(value), "SOFTTCPX_LIKE", spec.reason);
   }

@@ -144,17 +144,13 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   const int failure = this->failure();
   const bool arrived = landed || ring_.completed.load(std::memory_order_acquire) > head;
   const bool completed = arrived && is_in_reach(head);
-  if (completed && report_sizes_ && sizes != nullptr) *sizes = static_cast<int>(request.total);
+  if (completed && sizes != nullptr) tell_size(request, sizes);  // a worker's until then
   if (__builtin_expect(trap_ != nullptr, false)) {
     const TrapState::Answer answer = trap_->on_test(head, completed);
     if (answer != TrapState::Answer::kGo)
       return answer == TrapState::Answer::kFailed ? trap_->code()
              : answer == TrapState::Answer::kLost ? kNetSystemError
                                                   : kNetSuccess;
-    if (completed && sizes != nullptr && kind() == ObjectKind::kRecvComm) {
-      const int64_t told = trap_->tested_size(request.total);  // a worker's until then
-      if (told >= 0) *sizes = static_cast<int>(told);
-    }
     if (completed) before_done(head);
   }
   if (!completed) return failure;
@@ -175,6 +171,13 @@ bool Comm::is_beside_others(const Request& request) {
 int Comm::count_large(int more) {
   large_ += more;
   return device_.large.fetch_add(more, std::memory_order_relaxed);
+}
+
+void Comm::tell_size(const Request& request, int* size) const {
+  if (report_sizes_) *size = static_cast<int>(request.total);
+  if (__builtin_expect(trap_ == nullptr, true) || kind() != ObjectKind::kRecvComm) return;
+  const int64_t told = trap_->tested_size(request.total);
+  if (told >= 0) *size = static_cast<int>(told);
 }
 
 // A request that is posted and not the oldest: of a trap, and of the kind that puts data in place,

@@ -100,6 +100,8 @@ class Comm : public Object {
   virtual bool is_in_reach(uint64_t) { return true; }
   // Of a trap: the caller is about to be told that this message is done.
   virtual void before_done(uint64_t) {}
+  // What test writes as the size of a finished request, if anything.
+  void tell_size(const Request& request, int* size) const;
   virtual uint64_t oldest_unfreed() const = 0;
   virtual bool goes_on_unannounced() const = 0;
 

@@ -50,7 +50,7 @@ int RecvComm::test_ticket(Ticket& ticket, int* done, int* sizes) {
     }
     const Request& request = ring_.slot(ticket.first + i);
     // A caller that asks again is told again.
-    if (sizes != nullptr) sizes[i] = static_cast<int>(request.total);
+    if (sizes != nullptr) tell_size(request, &sizes[i]);
     in_place_->done(request);
     consumed(request);
   }
