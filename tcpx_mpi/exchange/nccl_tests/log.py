@@ -16,7 +16,7 @@ _REMEDY = "give what nccl-tests printed, or wrote by -J"
 #: Of the JSON: a value takes up to 25 times its letters as an object of Python.
 _DOCUMENT_LETTERS = 16 << 20
 #: Its JSON, an object a line, and its CSV.
-_OF_RCCL_TESTS = re.compile(r'\s*\[?\s*\{"name": ?|\s*collective, ')
+_OF_RCCL_TESTS = re.compile(r'\s*(?:\[\s*)?\{"name": ?|\s*collective, ')
 
 
 def read_log(path: str) -> Log:

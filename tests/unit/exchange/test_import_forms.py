@@ -17,6 +17,7 @@ from imported_logs import FOUND, figures, found, imported, refusal
 
 from tcpx_mpi import cli
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.exchange.nccl_tests import log
 from tcpx_mpi.report import report_lines, to_json
 
 Captured = pytest.CaptureFixture[str]
@@ -236,6 +237,13 @@ def test_a_side_that_was_not_run_may_be_blank(tmp_path: Path) -> None:
     assert (inside.time_ns, inside.algbw, inside.wrong) == (19500.0, 0.06, 2)
     cut = imported(tmp_path, text.format(whole[:middle] + "\n"), "cut.log")
     assert (cut.rows, len(cut.missing) > 0) == ([], True)
+
+
+@pytest.mark.timeout(20, method="signal")  # a search by re lets no thread run
+def test_a_line_of_blanks_is_looked_through_once() -> None:
+    assert not log._OF_RCCL_TESTS.match(" " * 1_000_000)
+    for begin in ('{"name": ', ' [ {"name": ', '[{"name": ', " collective, "):
+        assert log._OF_RCCL_TESTS.match(begin)
 
 
 @pytest.mark.parametrize(
