@@ -4,7 +4,6 @@ VENV ?= .venv
 RANKS ?= 4
 SUITE ?=
 PYTHONS ?=
-FUZZ_RUNS ?= 1000000
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.in' -o -name '*.map' -o -name '*.cmake' -o -name CMakeLists.txt)
 # A folder is newer when a module was added: an editable install knows modules one by one.
@@ -96,7 +95,6 @@ format: setup-tests
 # All tests by two workers, and a third for those that wait for a stall to be noticed. The suites,
 # among them those that are not part of it: tests/suites.py. Ninja, and what tests start, are not to
 # share the jobs of `make -j2`.
-test: export FUZZ_RUNS := $(FUZZ_RUNS)
 ifeq ($(SUITE),)
 test: lint native-tests
 	env -u MAKEFLAGS $(BIN)/python -m pytest -n 3 tests

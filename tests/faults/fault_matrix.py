@@ -109,6 +109,8 @@ def expected(cell: Cell) -> Expected | str:
     rows = {everything} if codes == {0} else _rows(cell)
     if 0 in codes:
         rows = rows | {everything}
+    if cell.fault == "memory" and cell.phase in ROWS:  # a later row may need more
+        rows = rows | set(range(everything))
     if cell.fault == "disk hangs" and None in rows:
         rows = rows | {CUT_SHORT}  # nobody can remove it
     return Expected(codes, says, within_s, rows)
@@ -229,9 +231,14 @@ def _hang(cell: Cell) -> _Rule:
     )
 
 
+def _writes_the_last(cell: Cell) -> bool:
+    """Whether no row comes behind the second one, which is being written."""
+    return cell.phase == "writing" and COMMANDS[cell.command].rows == 2
+
+
 def _network(cell: Cell) -> _Rule:
     """Nothing arrives any more."""
-    if cell.phase in (*CLOSING, *FINALIZE, "writing"):
+    if cell.phase in (*CLOSING, *FINALIZE) or _writes_the_last(cell):
         return {0}, "", LATER_S
     if cell.phase in (*ROWS, "regMr"):
         return {6}, "no progress for", STALL_S + LATER_S
@@ -247,7 +254,8 @@ def _link(cell: Cell) -> _Rule:
 
 
 def _cut(cell: Cell) -> _Rule:
-    if cell.phase in ("connect", "writing", *CLOSING):  # before there are any, and behind all bytes
+    # Before there are any, and behind all bytes.
+    if cell.phase in ("connect", *CLOSING) or _writes_the_last(cell):
         return {0}, "", LATER_S
     return {7}, r"returned 2 \(system error\)", STALL_S + LATER_S
 

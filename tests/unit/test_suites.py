@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -54,6 +55,14 @@ def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def _fails(*_: object, **__: object) -> None:
     raise OSError
+
+
+def test_make_leaves_the_suites_their_own_defaults() -> None:
+    """Those of one parser would be a hundred times those of all readers of files."""
+    read = re.findall(r'environ\.get\("(\w+)", "', (TESTS / "suites.py").read_text())
+    assert {"FUZZ_RUNS", "SOAK", "SEED"} <= set(read)
+    makefile = (TESTS.parent / "Makefile").read_text()
+    assert not [name for name in read if re.search(rf"\b{name}\b *[?:]?=", makefile)]
 
 
 @pytest.mark.parametrize("name", SUITES)

@@ -57,6 +57,11 @@ class Reader:
 #: A mutant has a line 1,000 times, now and then: as many rows, of which each takes 9 ms to write on
 #: a machine with much else to do.
 _OF_1000_ROWS_S = 15.0
+#: Documents have up to 200.
+_OF_200_ROWS_S = 4.0
+#: A mutant whose messages are long has as many chunks as may be simulated (MOST_CHUNKS), at 4 us
+#: each.
+_OF_ALL_CHUNKS_S = 20.0
 
 
 def readers(seeds: Path) -> Mapping[str, Reader]:
@@ -67,7 +72,7 @@ def readers(seeds: Path) -> Mapping[str, Reader]:
         "hdf5": Reader(_hdf5(runs), (0, 2, 9, 10, 11, 12, 14), 100),
         "journal": Reader(_merge(journals), (0, 2, 12), 100),
         "log of nccl-tests": Reader(_import(_logs()), (0, 2, 12), 60, _OF_1000_ROWS_S),
-        "json of nccl-tests": Reader(_import_json(), (0, 2, 12), 60),
+        "json of nccl-tests": Reader(_import_json(), (0, 2, 12), 60, _OF_200_ROWS_S),
         "log of nccl": Reader(_doctor(), (0, 2, 9, 11), 60),
         "recorded machine": Reader(_topo()),
         "config": Reader(_texts(_configs(), lambda path: read_config(path))),
@@ -79,7 +84,7 @@ def readers(seeds: Path) -> Mapping[str, Reader]:
         "hostfile": Reader(_texts(_HOSTFILES, _hostfile)),
         "plugin trace": Reader(_trace()),
         "tap": Reader(_tap()),
-        "replay": Reader(_replay(seeds), quick=60),
+        "replay": Reader(_replay(seeds), (0, 2), 60, _OF_ALL_CHUNKS_S),
     }
 
 
