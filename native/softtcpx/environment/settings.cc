@@ -107,7 +107,8 @@ constexpr NumberSetting kCounts[] = {
 // For tests only: each makes softtcpx break a rule or a connection on purpose.
 constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_SIZES", &Traps::sizes, 0, 2,
-     "what test writes as the size of a receive: 0 as without a trap, 1 the bytes, 2 one byte more"},
+     "what test writes as the size of a receive: 0 as without a trap, 1 the bytes, 2 one byte "
+     "more"},
     {"SOFTTCPX_TRAP_OVERSIZE", &Traps::oversize, 0, 1,
      "1: a larger message than the posted receive is written beyond it, as TCPX does"},
     {"SOFTTCPX_TRAP_BUSY_NULL", &Traps::busy_null, 0, kManyMessages,
@@ -184,8 +185,8 @@ constexpr TrapSetting kTraps[] = {
 
 // Of what a plugin that puts data in place has none of: fragments, their pages and their slots.
 bool is_of_fragments(const std::string& trap) {
-  for (const char* name : {"DUPLICATE_AT", "REORDER_AT", "LEAK_AT", "LATE_COUNTS", "SHARED_PAGES",
-                           "DEVICE_MEMORY"})
+  for (const char* name :
+       {"DUPLICATE_AT", "REORDER_AT", "LEAK_AT", "LATE_COUNTS", "SHARED_PAGES", "DEVICE_MEMORY"})
     if (trap == std::string("SOFTTCPX_TRAP_") + name) return true;
   return false;
 }
