@@ -137,11 +137,11 @@ class BatchLoop {
     }
     // One chunk on.
     void step(uint64_t iterations) {
-      if (++op < end) return;
+      if (++next != end) return;
       next_turn();
       open_turn(iterations);
     }
-    const ChunkOp& next_op() const { return ops[op]; }
+    const ChunkOp& next_op() const { return *next; }
 
     FlowKind kind;
     int source;
@@ -149,8 +149,8 @@ class BatchLoop {
     const uint32_t* begins;
     uint32_t turns;
     // Which chunk is next, in which iteration, before which its turn had so many.
-    uint32_t op = 0;
-    uint32_t end = 0;
+    const ChunkOp* next = nullptr;
+    const ChunkOp* end = nullptr;
     uint32_t turn = 0;
     uint64_t iteration = 0;
     uint64_t round = 0;
@@ -165,9 +165,8 @@ class BatchLoop {
     // Iterations in which it has no chunk are passed over; behind the batch any will do.
     void open_turn(uint64_t iterations) {
       while (begins[turn] == begins[turn + 1] && iteration < iterations) next_turn();
-      op = begins[turn];
-      end = begins[turn + 1];
-      if (iteration >= iterations) op = 0;
+      next = ops + (iteration < iterations ? begins[turn] : 0);
+      end = ops + begins[turn + 1];
     }
   };
 
@@ -188,7 +187,7 @@ class BatchLoop {
     // Written by this thread alone, read by all of the rank.
     uint64_t& counter = counters_[op.counter];
     __atomic_store_n(&counter, counter + 1, __ATOMIC_RELEASE);
-    if (op.last && flow.source >= 0) note_source(flow.source, iteration);
+    if (flow.source >= 0 && op.last) note_source(flow.source, iteration);
     finish_part(flow.kind, iteration);
   }
   void note_flush(uint64_t iteration) { stamps_.flush_begun[iteration] = now_ns(); }

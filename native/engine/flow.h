@@ -129,6 +129,7 @@ struct FlowCounts {
 // and, where some chunk has other work than to move, which kComputes says:
 //   const Arithmetic& arithmetic() const
 //   Operands operands(chunk) const: of a receive that is reduced
+//   bool pause_over(chunk): of a pause that may begin, or has begun
 // and, where kTraces says that steps are stamped:
 //   void done(flow, chunk): the plugin has said so;  void visible(flow, chunk): it is flushed
 //   void in_place(flow, chunk): it is unpacked, or reduced by a GPU
@@ -221,6 +222,9 @@ struct Flow : FlowCounts {
 
   template <typename Feed>
   bool copy(Feed& feed, Chunk<Part>& chunk, const uint8_t* from) {
+    if constexpr (Feed::kComputes) {
+      if (chunk.work == ChunkWork::kPause && !feed.pause_over(chunk)) return false;
+    }
     chunk.posted_at = feed.now();
     ++posted;
     ++tested;

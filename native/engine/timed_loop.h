@@ -57,9 +57,10 @@ class TimedLoop : public BatchLoop {
   static constexpr bool kGroups = false;
   const Arithmetic& arithmetic() const { return program().arithmetic; }
   Operands operands(const Chunk<Part>& chunk) const;
+  bool pause_over(const Chunk<Part>& chunk) { return BatchLoop::pause_over(*chunk.part.op); }
   Net& net() { return net_; }
   int64_t now() const { return coarse_now(); }
-  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting);
+  bool next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const;
   void took(ScheduledFlow& flow, const Chunk<Part>& chunk);
   void finished(const ScheduledFlow& flow, const Chunk<Part>& chunk);
   void fail(const ScheduledFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
@@ -99,11 +100,8 @@ class TimedLoop : public BatchLoop {
   Unpacker* copier_;
 };
 
-inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) {
-  const Cursor& at = flow.source;
-  if (!may_begin(at)) return false;
-  const ChunkOp& op = at.next_op();
-  if (op.work == ChunkWork::kPause && !pause_over(op)) return false;
+inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+  if (!may_begin(flow.source)) return false;
   fill(flow, chunk, posting);
   return true;
 }
@@ -123,8 +121,8 @@ inline void TimedLoop::fill(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
     posting.mhandle = at.staging_mhandle;
     return;
   }
-  if (op.work == ChunkWork::kPause) return;
   if (flow.kind == FlowKind::kCopy) {
+    if (op.work == ChunkWork::kPause) return;
     posting.source = address(op.source_buffer, at.iteration, op.source);
   } else {
     const uint64_t offset = slot_start(op.buffer, at.iteration) + op.offset;

@@ -64,6 +64,7 @@ struct Scene {
   static constexpr bool kTraces = false;
   static constexpr bool kGroups = false;
   const Arithmetic& arithmetic() const { return doubles_; }
+  bool pause_over(const Chunk<Nothing>&) { return true; }
   Operands operands(const Chunk<Nothing>&) { return {memory_ + 8, memory_ + 8}; }
 
   FakeNet& net() { return net_; }
