@@ -97,6 +97,13 @@ MUTATIONS = (
              "exact",
              "move_quads", r"kAligned \? low\[k\] : cut_out\(low\[k\], high\[k\], skip\)",
              "low[k]"),
+    Mutation("group_begun_late", "Only one end of a channel counts what it has drawn.",
+             "native grouped_loop.both_ends_of_a_channel_draw_alike_and_each_byte_is_sent_once",
+             "GroupedLoop::took", r"\+\+drawn\.chunks;",
+             "drawn.chunks += flow.kind == FlowKind::kSend;"),
+    Mutation("group_of_any_size", "Messages of a group may have any size.",
+             "native grouped_loop.the_size_of_each_message_is_compared_with_what_was_sent",
+             "has_sizes", r"if \(sizes\[i\] == group\.sizes\[i\]\) ", ""),
     # --- A run ends when it should, and closes in order ----------------------------------------
     Mutation("deadline_ignored", "The total time of a run does not end it.",
              "native timed_loop_faults.the_total_time_ends_a_batch_that_moves",
