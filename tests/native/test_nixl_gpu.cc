@@ -1,4 +1,6 @@
 // Two agents with memory of GPUs, on the fake driver or, with TCPX_MPI_REAL_GPU=, on a real one.
+#include <memory>
+
 #include "fake_gpu.h"
 #include "library/nixl/inline_bytes.h"
 #include "nixl_agent.h"
@@ -208,34 +210,43 @@ TEST(copies_of_a_gpu_that_stands_still_are_given_up_and_no_more_are_begun) {
   std::vector<RegionRange> places;
   auto* const address = reinterpret_cast<uint8_t*>(memory.address());
   places.emplace_back(regions.add(address, kSome, true), 0, kSome);
-  const auto copies = [] {
-    return fake_call<uint64_t(const char*)>("fakecuda_calls")("cuMemcpyAsync");
-  };
-  InlineBytes bytes;
-  bytes.open(0);
+  const auto calls = fake_call<uint64_t(const char*)>("fakecuda_calls");
+  auto owner = std::make_unique<InlineBytes>();
+  InlineBytes& bytes = *owner;
+  bytes.open(0, kPatience);
   const std::vector<uint8_t> first(kSome, 1), second(kSome, 2);
   std::vector<uint8_t> back(kSome);
-  bytes.scatter(first.data(), places, 10);
+  bytes.scatter(first.data(), places);
   {
     const Held held;
-    CHECK_THROWS(bytes.gather(places, back.data(), kPatience), std::runtime_error,
-                 "the GPU copies nothing");
-    const uint64_t begun = copies();
+    CHECK_THROWS(bytes.gather(places, back.data()), std::runtime_error, "the GPU copies nothing");
+    const uint64_t begun = calls("cuMemcpyAsync");
     // What is under way is in the page-locked memory still.
-    CHECK_THROWS(bytes.scatter(second.data(), places, kPatience), std::runtime_error,
+    CHECK_THROWS(bytes.scatter(second.data(), places), std::runtime_error,
                  "the GPU copies nothing");
-    CHECK_THROWS(bytes.gather(places, back.data(), kPatience), std::runtime_error,
-                 "the GPU copies nothing");
-    CHECK_EQ(copies(), begun);
+    CHECK_THROWS(bytes.gather(places, back.data()), std::runtime_error, "the GPU copies nothing");
+    CHECK_EQ(calls("cuMemcpyAsync"), begun);
   }
-  bytes.gather(places, back.data(), 10);
+  bytes.gather(places, back.data());
   CHECK(back == first);
   {
     const Held held;
-    CHECK_THROWS(bytes.scatter(second.data(), places, kPatience), std::runtime_error,
+    CHECK_THROWS(bytes.scatter(second.data(), places), std::runtime_error,
                  "the GPU copies nothing");
   }
-  bytes.gather(places, back.data(), 10);
+  bytes.gather(places, back.data());
+  CHECK(back == second);
+  // The driver would wait in the end, too.
+  const uint64_t streams = calls("cuStreamDestroy");
+  {
+    const Held held;
+    CHECK_THROWS(bytes.gather(places, back.data()), std::runtime_error, "the GPU copies nothing");
+    owner.reset();
+    CHECK_EQ(calls("cuStreamDestroy"), streams);
+  }
+  InlineBytes idle;
+  idle.open(0, kPatience);
+  idle.gather(places, back.data());
   CHECK(back == second);
 }
 

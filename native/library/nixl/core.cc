@@ -163,7 +163,7 @@ Status Core::register_memory(const Descriptor& memory, Memory kind, Metadata*& o
     if (!path_->takes_gpu_memory()) {
       return refuse(kNotSupported, all_.terms.plugin + " takes no memory of GPUs");
     }
-    all_.inline_bytes.open(all_.options.gpu);
+    all_.inline_bytes.open(all_.options.gpu, all_.options.patience_s);
   }
   const std::shared_ptr<Region> region = all_.regions.add(data, memory.bytes, kind == kVram);
   try {

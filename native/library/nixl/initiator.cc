@@ -294,8 +294,7 @@ void Initiator::take_data(const DataFrame& data) {
                     std::to_string(ask.part->bytes));
   }
   if (!ask.transfer->released) {
-    all_.inline_bytes.scatter(reinterpret_cast<const uint8_t*>(data.payload.data()), ask.places,
-                              all_.options.patience_s);
+    all_.inline_bytes.scatter(reinterpret_cast<const uint8_t*>(data.payload.data()), ask.places);
   }
   end_part(data.id, kSuccess);
 }

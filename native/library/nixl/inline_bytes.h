@@ -14,23 +14,29 @@ namespace tcpx::nixl {
 // Guarded by the engine's lock.
 class InlineBytes {
  public:
+  InlineBytes() = default;
+  // What a GPU that stands still may have under way stays: the driver would wait for it.
+  ~InlineBytes();
+  InlineBytes(const InlineBytes&) = delete;
+  InlineBytes& operator=(const InlineBytes&) = delete;
   // Before the first place of this GPU. Takes a stream and page-locked memory. Throws CudaError.
-  void open(int gpu);
+  void open(int gpu, double patience_s);
   // In the order of the places. Memory of a GPU has been read, or written for every stream, when
-  // they return. Throw std::runtime_error, also when the GPU copies nothing for `patience_s`.
-  void gather(const std::vector<RegionRange>& places, uint8_t* to, double patience_s);
-  void scatter(const uint8_t* from, const std::vector<RegionRange>& places, double patience_s);
+  // they return. Throw std::runtime_error, also when the GPU copies nothing for its patience.
+  void gather(const std::vector<RegionRange>& places, uint8_t* to);
+  void scatter(const uint8_t* from, const std::vector<RegionRange>& places);
 
  private:
   struct OnGpu {
-    explicit OnGpu(Gpu& one);
+    OnGpu(Gpu& one, double patience_s);
     void copy(CudaAddress to, CudaAddress from, uint64_t bytes) const;
-    void wait(double patience_s) const;
+    void wait() const;
     Gpu& gpu;
+    double patience_s;
     PinnedMemory pinned;  // the driver's own way to memory that is not takes longer
     GpuStream stream;     // that waits for nobody else's work
   };
-  OnGpu& on_gpu(const std::vector<RegionRange>& places, double patience_s);
+  OnGpu& on_gpu(const std::vector<RegionRange>& places);
 
   std::unique_ptr<OnGpu> on_gpu_;
 };

@@ -162,7 +162,7 @@ void AgentLink::flush() {
 
 void AgentLink::gather_into(char* to, const std::vector<RegionRange>& places, size_t frame_at) {
   try {
-    all_.inline_bytes.gather(places, reinterpret_cast<uint8_t*>(to), all_.options.patience_s);
+    all_.inline_bytes.gather(places, reinterpret_cast<uint8_t*>(to));
   } catch (...) {
     out().resize(frame_at);
     throw;

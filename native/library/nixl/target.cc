@@ -220,7 +220,7 @@ void Target::serve_write(const TransferFrame& transfer) {
                       std::to_string(total));
     }
     all_.inline_bytes.scatter(reinterpret_cast<const uint8_t*>(transfer.payload.data()),
-                              job->places, all_.options.patience_s);
+                              job->places);
     if (transfer.notifies) note(transfer.notification);
     return write_done(out(), {transfer.id, kSuccess, ""});
   }
