@@ -126,11 +126,11 @@ def format_gb_per_s(bytes_per_ns: float, width: int = 6, unknown: str = ABSENT) 
 def counted(number: int, thing: str) -> str:
     """A number of things, in the singular for one: `1 rank`, `4 ranks`.
 
-    Only for things whose plural has an `s`, or `es` after `ch`.
+    Only for things whose plural has an `s`, or `es` after `ch` or `s`.
     """
     if number == 1:
         return f"1 {thing}"
-    return f"{number} {thing}{'es' if thing.endswith('ch') else 's'}"
+    return f"{number} {thing}{'es' if thing.endswith(('ch', 's')) else 's'}"
 
 
 def gbits_per_s(bytes_per_ns: float) -> float:

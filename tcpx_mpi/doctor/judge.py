@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from tcpx_mpi.doctor.lines import Line, Rank
-from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
+from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, last_attempt, read_job
 from tcpx_mpi.doctor.signatures import Match, matches, unknown_warnings
 from tcpx_mpi.doctor.tap import findings_of_tap, is_of_tap
 from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Finding, Severity, worst_first
 from tcpx_mpi.machine.profiles import FASTRAK, TCPX, Profile
+from tcpx_mpi.units import counted
 
 #: How each family's names of networks and variables begin, and its machines.
 _FAMILIES = {
@@ -67,6 +68,7 @@ class Verdict:
 
 def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     """The verdict on a job's lines, beside the dated recipes (the newest first)."""
+    lines, ended = last_attempt(lines)
     job = read_job(lines)
     versions = read_versions(lines)
     family = _family(job, lines, versions)
@@ -79,6 +81,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         *_networks(job, has_cause),
         *_gpu_memory(job),
         *ends,
+        *_earlier(ended),
         *known,
         *(finding for finding, _ in tapped),
         *_unknown(job),
@@ -107,7 +110,9 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     after = [*ends, *(finding for finding, stalls in tapped if stalls)]
     later = f"; later {after[0].text}" if after else ""
     where = _where(job)
-    if near and not all(f.networks and not (f.on_sockets or f.unknown) for f in job.with_network):
+    if near and not all(
+        f.networks and not (f.near or f.on_sockets or f.unknown) for f in job.with_network
+    ):
         ways = ", ".join(sorted({name for facts in job.with_network for name in facts.near}))
         where = f"no network is needed between the {job.total} ranks{ways and f' ({ways})'}"
     return Verdict(ExitCode.OK, f"on the fast path: {where}{later}", findings)
@@ -216,6 +221,20 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
             signature.sure,
             evidence,
             match.times,
+        )
+
+
+def _earlier(ended: Sequence[Line]) -> Iterable[LogFinding]:
+    """The attempts before the last, by the last line of each process."""
+    if ended:
+        yield _found(
+            DOUBTFUL,
+            "the job was started again: the verdict leaves out "
+            f"{counted(len(ended), 'process')} of before",
+            "judge an attempt by itself: give its part of the log",
+            "likely",
+            ended[0],
+            len(ended),
         )
 
 

@@ -228,6 +228,37 @@ def is_sockets(network: str) -> bool:
     return _SOCKETS.match(network) is not None
 
 
+def last_attempt(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """The lines without those of processes that a later one took the place of, and the last line of
+    each of these: a launcher that starts a job again writes into the same log. A rank has one
+    number among all ranks, so a process that begins behind the end of another with its number is
+    that rank again."""
+    numbers: dict[tuple[str, str, str], set[tuple[int, int]]] = defaultdict(set)
+    first: dict[tuple[str, str, str], int] = {}
+    last: dict[tuple[str, str, str], int] = {}
+    for at, line in enumerate(lines):
+        if line.rank is None or not line.rank.pid:
+            continue
+        process = line.rank.process
+        first.setdefault(process, at)
+        last[process] = at
+        if found := _COMM.search(line.text):
+            numbers[process].add((int(found["ranks"]), int(found["rank"])))
+    size = max((size for of in numbers.values() for size, _ in of), default=0)
+    among_all = {
+        process: frozenset(number for each, number in of if each == size)
+        for process, of in numbers.items()
+    }
+    begun: dict[tuple[str, frozenset[int]], int] = {}
+    for process, of in among_all.items():
+        begun[process[0], of] = max(begun.get((process[0], of), 0), first[process])
+    gone = {
+        process for process, of in among_all.items() if of and begun[process[0], of] > last[process]
+    }
+    kept = [line for line in lines if line.rank is None or line.rank.process not in gone]
+    return kept, [lines[last[process]] for process in sorted(gone)]
+
+
 def read_job(lines: Sequence[Line]) -> Job:
     """The job of these ranks, in the order of their names."""
     said: dict[Rank, list[Line]] = defaultdict(list)

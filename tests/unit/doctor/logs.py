@@ -25,7 +25,7 @@ from logs_made_of import (
     on,
     ranks,
 )
-from logs_of_networks import chosen, first_years, google, one_node, other_plugins
+from logs_of_networks import chosen, first_years, google, one_node, other_plugins, started_again
 
 
 def failures() -> Iterable[Case]:
@@ -291,6 +291,7 @@ CASES: Sequence[Case] = [
         google,
         chosen,
         one_node,
+        started_again,
         failures,
         versions,
         wrappers,

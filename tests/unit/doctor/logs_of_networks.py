@@ -349,6 +349,9 @@ def one_node() -> Iterable[Case]:
     yield Case("one node by NCCL's own count", [near], 0, ["no network is needed"])
     rack = job(also(on("Socket", "P2P/MNNVL", nodes=2)))
     yield Case("two nodes by NVLink alone", [rack], 0, ["no network is needed"])
+    rack = job(on("IB", "P2P/MNNVL", nodes=2))
+    yield Case("NVLink alone, and a network that nothing goes over", [rack], 0, ["P2P/MNNVL"],
+               never=["IB on"])  # fmt: skip
     unsure = job(on("Socket"), size=4, per_node=4)
     yield Case("one host's name, no connection", [unsure], 11, ["cannot tell", "leaves its node"])
     rank_0 = job(on("Socket", "P2P/IPC"), size=8, per_node=8).split("\nnode-0:4101")[0]
@@ -357,3 +360,22 @@ def one_node() -> Iterable[Case]:
     yield Case("letters in place of numbers are not one node", [redacted], 9, ["4 of 4 ranks"])
     redacted = job(on("Socket"), size=4, host="***")
     yield Case("hosts redacted are not one node", [redacted], 9, ["Socket on 4 of 4 ranks"])
+
+
+def started_again() -> Iterable[Case]:
+    """A launcher that starts a job again: the processes are others, the log is one."""
+    refused = ("misc/socket.cc:484", "socketStartConnect: Connect to 10.0.0.2<40001> failed")
+    grouped = also(on(IB), "comm 0x9 rank 0 nranks 1 cudaDev 0 - Init START")
+    first, second = job(dies(grouped, *refused, "init.cc:1011 -> 2")), job(on(IB, IB_GDR))
+    second = second.replace(":41", ":52")  # the pids
+    yield Case("started again after a failure", [f"{first}\n{second}"], 0, ["IB on 2 of 2 ranks"],
+               warns=["started again: the verdict leaves out 2 processes"])  # fmt: skip
+    yield Case("failed the second time", [f"{second}\n{first}"], 9, ["could not connect"],
+               warns=["started again"])  # fmt: skip
+    ours, theirs = first.split("\n"), second.split("\n")
+    beside = [*ours[:2], *theirs, *ours[2:]]  # in one another's midst
+    yield Case("two jobs at once are one failure", ["\n".join(beside)], 9, ["could not connect"])
+    yield Case("two files are of two containers", [first, second], 9, ["could not connect"])
+    groups = job(also(on(IB, IB_GDR), after=["comm 0x9 rank 0 nranks 1 cudaDev 0 - Init COMPLETE"]))
+    yield Case("each rank is the first of a group of its own", [groups], 0, ["IB on 2 of 2 ranks"],
+               never=["started again"])  # fmt: skip
