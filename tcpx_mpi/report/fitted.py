@@ -25,8 +25,6 @@ from tcpx_mpi.report.fields import (
 )
 from tcpx_mpi.stats import RowSummary
 
-#: Our own patterns run nothing in place: four times N/A, under titles that take no more room.
-_NOTHING_IN_PLACE = (("time", 4), ("alg", 3), ("bus", 3), ("#", 3))
 #: Of nccl-tests' fields these are left out first.
 _DISPENSABLE = (COUNT, ROOT, REDOP, TYPE)
 #: The settings by which rows of a program differ in one of them.
@@ -76,8 +74,6 @@ def _baseline_columns(
 ) -> tuple[list[Field], list[str]]:
     """nccl-tests' fields for which these leave room, and the names of those that gave way."""
     standard, dropped = _standard(header), []
-    if not _may_be_in_place(header) and _width([*standard, *kept]) > columns:
-        standard = standard[: -len(SIDE_IN_PLACE)]
     for dispensable in _DISPENSABLE:
         # What tells rows apart gives way only where not even nccl-tests' fields have room.
         ours = [] if _differs(header, dispensable) else kept
@@ -88,7 +84,8 @@ def _baseline_columns(
 
 
 def _standard(header: RunHeader) -> list[Field]:
-    """nccl-tests' 13 columns, as wide as the sizes of this run ask for."""
+    """nccl-tests' 13 columns, as wide as the sizes of this run ask for; of our own patterns, which
+    run nothing in place, those 9 that are not N/A in every row."""
     plan = header.plan
     digits = len(str(max(plan.sizes, default=0)))
     programs = _may_be_in_place(header)
@@ -100,12 +97,7 @@ def _standard(header: RunHeader) -> list[Field]:
         replace(field, width=width, under=field.beneath if len(field.beneath) <= width else "")
         for field, width in zip(IDENTITY, widths, strict=True)
     ]
-    in_place = [replace(field, group="in-place") for field in SIDE_IN_PLACE]
-    if not programs:
-        in_place = [
-            replace(field, name=name, under="", width=width)
-            for field, (name, width) in zip(in_place, _NOTHING_IN_PLACE, strict=True)
-        ]
+    in_place = [replace(field, group="in-place") for field in SIDE_IN_PLACE if programs]
     return [*narrow, *SIDE, *in_place]
 
 
