@@ -15,6 +15,7 @@ import click
 from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
 from tcpx_mpi.cli.output import complete_output
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
+from tcpx_mpi.folded import show
 from tcpx_mpi.launch.launcher_rank import under_launcher
 from tcpx_mpi.patterns import SMOKE
 from tcpx_mpi.printable import printable, show_printable
@@ -51,6 +52,9 @@ _NOW = {
     "ceiling": ("selftest --ceilings", "give it the same options"),
     "merge": ("join", "give it the same arguments"),
 }
+
+#: Commands whose --help has not all options that they take.
+_TAKES_OPTIONS_OF_RUN = ("run", "ab", "tune")
 
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
@@ -112,7 +116,7 @@ def _show_version(ctx: click.Context) -> None:
     from tcpx_mpi.cli.version import version_lines
 
     if not ctx.resilient_parsing:
-        print("\n".join(version_lines()))
+        show(version_lines())
         ctx.exit()
 
 
@@ -121,6 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == [SMOKE]:
         arguments.insert(0, "run")
+    if arguments[1:] == ["--help-all"] and arguments[0] not in _TAKES_OPTIONS_OF_RUN:
+        arguments[1] = "--help"  # which has all of theirs
     _complete_streams()
     if COMPLETE_VARIABLE in os.environ:  # a shell asks, by what `completion` printed
         from click.shell_completion import shell_complete

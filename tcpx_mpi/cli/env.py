@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.folded import show, terminal_columns
 from tcpx_mpi.machine import profiles
@@ -21,9 +22,14 @@ _FORMATS = ("shell", "mpirun", "json")
 _LIVE = "environment"
 #: What a shell would change in a word that comes out of $(...).
 _UNSAFE = frozenset(" \t\n*?[")
+_EXAMPLES = (
+    "mpirun $(tcpx-mpi env --profile a3-highgpu-8g --format mpirun) tcpx-mpi run mesh",
+    'eval "$(tcpx-mpi env --profile a3-highgpu-8g)"',
+    "tcpx-mpi env --profile a3-highgpu-8g@2026-06-22 --diff",
+)
 
 
-@click.command("env")
+@click.command("env", cls=CommandWithExamples, examples=_EXAMPLES, exit_codes=False)
 @click.option("--profile", default=profiles.AUTO, metavar="PROFILE", help="As for `run` [auto].")
 @click.option(
     "--format", "form", default="shell", metavar="|".join(_FORMATS), help="Format [shell]."
@@ -41,11 +47,6 @@ def command(profile: str, form: str, other: str | None, recorded: str | None) ->
     """Prints the variables of a profile; those that are set already keep their value.
 
     A name with a date is the vendor's recipe of that day: a3-highgpu-8g@2026-06-22.
-
-    \b
-    mpirun $(tcpx-mpi env --profile a3-highgpu-8g --format mpirun) tcpx-mpi run mesh
-    eval "$(tcpx-mpi env --profile a3-highgpu-8g)"
-    tcpx-mpi env --profile a3-highgpu-8g@2026-06-22 --diff
     """
     if form not in _FORMATS:
         raise UsageError(f"--format ({form}) is unknown: use one of {', '.join(_FORMATS)}")

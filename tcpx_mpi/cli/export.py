@@ -44,7 +44,9 @@ _STDOUT = "-"
 @click.option(
     "--table",
     type=click.Choice(TABLES),
-    help="Which table of CSV or Parquet [samples, with all independent variables].",
+    metavar="TABLE",
+    help="Which table of CSV or Parquet [samples, with all independent variables]: "
+    f"{', '.join(TABLES)}.",
 )
 @click.option(
     "--output",

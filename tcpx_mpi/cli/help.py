@@ -10,6 +10,7 @@ import click
 from tcpx_mpi.config.option import GROUPS, VARIABLES_ONLY, Option
 from tcpx_mpi.config.options import IGNORED, OPTIONS
 from tcpx_mpi.errors import EXIT_CODE_MEANING
+from tcpx_mpi.folded import folded
 
 #: A command keeps the names of its help option from its first context on, so each context that may
 #: be the first has these.
@@ -52,10 +53,11 @@ def write_exit_codes(formatter: click.HelpFormatter) -> None:
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Commands to copy."""
+    """Commands to copy; one that does not fit goes on behind a backslash."""
     with formatter.section("Examples"):
         for example in examples:
-            formatter.write(f"  {example}\n")
+            parts = folded(example, formatter.width - len("   \\"), " " * 4, cut=False)
+            formatter.write("  " + " \\\n  ".join(parts) + "\n")
 
 
 class CommandWithExamples(click.Command):

@@ -195,7 +195,8 @@ def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Setting
 
     Raises UsageError and what click raises of a bad option.
     """
-    with command.make_context("run", list(arguments)) as context:
+    # Its --help-all is headed by this name.
+    with command.make_context("tcpx-mpi run", list(arguments)) as context:
         values = {name: value for name, value in context.params.items() if name in _NAMES}
     settings = admission.read_settings(values, environ)
     if settings.ranks is None:

@@ -56,7 +56,7 @@ def verdict_text(comparison: Comparison) -> str:
         Verdict.INCONCLUSIVE: "nothing was decided",
     }[verdict]
     return (
-        f"{verdict.value}: {what} in {count} of {len(comparison.rows)} rows "
+        f"{verdict.value}: {what} in {count} of {counted(len(comparison.rows), 'row')} "
         f"(tolerance {100 * limits.tolerance:g} %, resolution {100 * limits.resolution:g} %)"
     )
 

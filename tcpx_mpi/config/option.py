@@ -12,7 +12,7 @@ from tcpx_mpi.units import format_size_option
 SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
 PERFORMANCE = "Performance"
-STOPPING = "When a row ends (each in place of a number of iterations; -n is then that of a batch)"
+STOPPING = "When a row ends (in place of a number of iterations; -n is that of a batch)"
 TEST = "Test operation"
 REPORTING = "Reporting"
 SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"

@@ -47,8 +47,8 @@ def checks(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Findi
     elif unchecked:
         sizes = ", ".join(dict.fromkeys(format_size(s.size_bytes) for s in unchecked))
         text = (
-            f"bandwidth of unchecked bytes in {len(unchecked)} of {len(summaries)} rows ({sizes}): "
-            "it proves nothing"
+            f"bandwidth of unchecked bytes in {len(unchecked)} of {counted(len(summaries), 'row')} "
+            f"({sizes}): it proves nothing"
         )
         yield Finding(Severity.DOUBTFUL, "", text, "use -c 1")
     if header.left_unflushed:
@@ -71,8 +71,9 @@ def slowest(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Find
     found = slowest_rank(summaries)
     if found is not None:
         text = (
-            f"{rank_name(header, found.rank)} in {found.rows} of {found.of_rows} rows, at most "
-            f"{figure(found.ratio, 3)} x the median rank (at {format_size(found.size_bytes)})"
+            f"{rank_name(header, found.rank)} in {found.rows} of {counted(found.of_rows, 'row')}, "
+            f"at most {figure(found.ratio, 3)} x the median rank "
+            f"(at {format_size(found.size_bytes)})"
         )
         yield Finding(Severity.NOTE, "Slowest rank", text)
 
@@ -177,8 +178,9 @@ def endings(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Find
     ]
     full = [format_size(s.size_bytes) for s in summaries if s.ended_by in _FULL]
     if wide:
-        text = f"{len(wide)} of {len(summaries)} rows were not within --ci {asked.get('ci', '')}"
-        yield Finding(Severity.NOTE, "Not narrow", f"{text} by --max-time: {', '.join(wide)}")
+        rows = f"{len(wide)} of {counted(len(summaries), 'row')}"
+        text = f"not within --ci {asked.get('ci', '')} by --max-time in {rows}: {', '.join(wide)}"
+        yield Finding(Severity.NOTE, "Not narrow", text)
     if full:
         text = f"full before the rows had what was asked for: {', '.join(full)}"
         yield Finding(Severity.NOTE, "Sample space", text, "use more --sample-space")

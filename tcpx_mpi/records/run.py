@@ -11,7 +11,7 @@ from tcpx_mpi.records.header import Plan, RunHeader
 from tcpx_mpi.records.row import PHASES, Row, RowFacts, SideKey
 from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.stored import shape_of
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 _NAMED = 8
 
@@ -92,7 +92,7 @@ def missing_rows(plan: Plan, rows: Sequence[RowFacts]) -> list[str]:
         cycle, size = divmod(index, len(plan.sizes))
         of_cycle = f" (cycle {cycle})" if planned > len(plan.sizes) else ""
         names.append(format_size(plan.sizes[size]) + of_cycle)
-    return [f"{count} of {planned} rows: {_shortened(names, count)}"]
+    return [f"{count} of {counted(planned, 'row')}: {_shortened(names, count)}"]
 
 
 def _missing_end(run: Run) -> list[str]:

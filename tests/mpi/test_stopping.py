@@ -38,7 +38,7 @@ def test_a_row_ends_when_its_interval_is_narrow_enough(place: Path) -> None:
 def test_a_row_that_stays_wide_ends_in_time_and_says_how_wide(place: Path) -> None:
     result, row = ran(place, "--ci", "0.000001", "--max-time", "200ms")
     assert row.ended_by == "max-time"
-    assert "# Not narrow           : 1 of 1 rows were not within --ci 1e-06 by" in result.out
+    assert "Not narrow           : not within --ci 1e-06 by --max-time in 1 of 1 row" in result.out
 
 
 def test_a_duration_is_filled_and_every_sample_kept(place: Path) -> None:

@@ -44,6 +44,13 @@ def test_a_path_that_fits_into_no_line_stays_whole() -> None:
     assert [line.strip() for line in shown] == ["->  mine  v7", PATH, "PATH", PATH, "x"]
 
 
+def test_a_path_that_fits_beside_a_narrower_indent_has_it() -> None:
+    path = "/" + "f" * (COLUMNS - 3)
+    lines = [f"->  mine  v7  {path}", f"# it would choose {path}"]
+    shown = shown_on_terminal(f"from tcpx_mpi.folded import show; show({lines!r})")
+    assert shown == ["->  mine  v7", f"  {path}", "# it would choose", f"# {path}"]
+
+
 def test_a_pipe_has_whole_lines() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True

@@ -250,6 +250,32 @@ def test_help_of_run_is_short_and_names_where_the_rest_is(capsys: Captured) -> N
     assert len(output.splitlines()) < 80
 
 
+def test_help_all_of_a_command_is_its_help_or_that_of_the_run_whose_options_it_takes(
+    capsys: Captured,
+) -> None:
+    helps = []
+    for argv in (["report", "--help"], ["report", "--help-all"], ["run", "--help-all"],
+                 ["tune", "--help-all"], ["tune", "ring", "--help-all"]):  # fmt: skip
+        assert cli.main(argv) == 0
+        helps.append(capsys.readouterr().out)
+    assert helps[0] == helps[1]
+    assert helps[2] == helps[3] == helps[4]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_line_of_a_help_is_wider_than_the_terminal_and_examples_are_whole_commands(
+    columns: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for argv in (*([name, "--help"] for name in cli.COMMANDS), ["run", "--help-all"], ["--help"]):
+        assert cli.main(argv) == 0
+        help_text = capsys.readouterr().out
+        assert [line for line in help_text.splitlines() if len(line) > columns] == []
+        examples = help_text.partition("\nExamples:\n")[2].partition("\n\n")[0]
+        whole = examples.replace("\\\n", "").splitlines()
+        assert all("tcpx-mpi " in line for line in whole)
+
+
 def test_version(capsys: Captured) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("tcpx-mpi")

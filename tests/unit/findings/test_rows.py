@@ -30,6 +30,13 @@ def test_a_bandwidth_of_unchecked_bytes_says_so_with_the_share_that_was_checked(
     assert warnings([invented.row(0, size_bytes=0, count=0)]) == []
 
 
+def test_one_row_is_no_rows() -> None:
+    row = invented.row(0, checked=np.array([True, False, True, True]), ended_by="max-time")
+    said = " ".join(finding.text for finding in judged([row]))
+    assert said.count("1 of 1 row") == 3
+    assert "rows" not in said
+
+
 def test_an_ablation_claims_no_bandwidth_and_says_that_it_is_one() -> None:
     header = dataclasses.replace(invented.run_header(), memory="emulated", unpack="none")
     row = invented.row(0, checked=np.zeros(4, dtype=np.bool_))
