@@ -14,6 +14,7 @@ import click
 import tcpx_mpi
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.folded import show
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.cpu_bindings import bindings_in
 from tcpx_mpi.machine.placement import Node, Placement, Request, place_node
@@ -52,7 +53,7 @@ def command(
     if as_json:
         print(json.dumps(document(topology, places, found), indent=2))
     else:
-        print("\n".join([*picture_lines(topology), "", *placement_lines(places, found)]))
+        show([*picture_lines(topology), "", *placement_lines(places, found)])
     return 0
 
 

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from fcntl import ioctl
+from pathlib import Path
 from termios import TIOCSWINSZ
 
 COLUMNS = 50
@@ -49,6 +50,14 @@ def test_a_path_that_fits_beside_a_narrower_indent_has_it() -> None:
     lines = [f"->  mine  v7  {path}", f"# it would choose {path}"]
     shown = shown_on_terminal(f"from tcpx_mpi.folded import show; show({lines!r})")
     assert shown == ["->  mine  v7", f"  {path}", "# it would choose", f"# {path}"]
+
+
+def test_what_topo_shows_of_a_machine_fits() -> None:
+    laptop = Path(__file__).parents[1] / "fixtures/topology/laptop.json"
+    script = f"from tcpx_mpi import cli; cli.main(['topo', '--from', {str(laptop)!r}])"
+    shown = shown_on_terminal(script)
+    assert max(map(len, shown)) <= COLUMNS
+    assert any("interrupts" in line for line in shown)
 
 
 def test_a_pipe_has_whole_lines() -> None:
