@@ -24,8 +24,8 @@ def folded(line: str, columns: int, indent: str, cut: bool = True) -> list[str]:
 
 def show(lines: Iterable[str], indent: str | None = None) -> None:
     """Prints lines. On a terminal one that does not fit goes on below itself: behind `indent`, by
-    default 4 columns farther than it begins, or so many fewer that its longest word has room, and
-    as a comment if it is one. A path that is wider stays whole, to be copied."""
+    default 4 columns farther than it begins, and as a comment if it is one; nearer to the edge, if
+    its longest word has no room there. A path that is wider stays whole, to be copied."""
     columns = terminal_columns()
     for line in lines:
         if columns is None:
@@ -35,8 +35,8 @@ def show(lines: Iterable[str], indent: str | None = None) -> None:
         if hang is None:
             text = line.removeprefix("#").lstrip()
             hang = line[: len(line) - len(text)] + " " * 4
-            room = columns - max(map(len, text.split()), default=0)
-            hang = hang[: max(room, 2)]
+        room = columns - max(map(len, line.split()), default=0)
+        hang = hang[: max(room, 2)]
         print("\n".join(folded(line, columns, hang, cut=False)))
     sys.stdout.flush()
 

@@ -9,6 +9,7 @@ import click
 from tcpx_mpi.cli.help import CommandWithExamples
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import BelowGate, SetupFailed, UsageError
+from tcpx_mpi.folded import terminal_columns
 
 _EXAMPLES = (
     "tcpx-mpi conform ./libnccl-net-mine.so",
@@ -57,7 +58,8 @@ def command(
             raise UsageError(f"{option}: {name} is no clause: expected one of {', '.join(BY_NAME)}")
     if explain is not None:
         chosen = CLAUSES if explain == _ALL else (BY_NAME[explain],)
-        print("\n\n".join(map(report.explained, chosen)))
+        columns = terminal_columns()
+        print("\n\n".join(report.explained(clause, columns) for clause in chosen))
         return 0
     if plugin is None:
         raise UsageError("conform needs the PLUGIN: a path, or a name that `plugins` lists")

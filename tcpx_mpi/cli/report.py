@@ -8,6 +8,7 @@ import sys
 import click
 
 from tcpx_mpi.errors import PartialResult, UsageError
+from tcpx_mpi.folded import show
 
 
 @click.command("report")
@@ -88,13 +89,13 @@ def _report_fleet(files: tuple[str, ...], page: str | None) -> int:
     from tcpx_mpi.records import read_launches
     from tcpx_mpi.report.fleet import fleet_lines, fleet_of
     from tcpx_mpi.report.html import write_fleet
+    from tcpx_mpi.report.lines import INDENT
 
     runs = [read_launches(file, warmup=False) for file in files]
     fleet = fleet_of(runs)
     if page is not None:
         write_fleet(fleet, page)
-    for line in fleet_lines(fleet):
-        print(line)
+    show(fleet_lines(fleet), "#".ljust(INDENT))
     if page is not None:
         print(f"# wrote {page}")
     if partial := [run.path for run in runs if run.missing]:

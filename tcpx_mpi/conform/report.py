@@ -43,8 +43,8 @@ def summary(version: Version, known: Collection[str] = ()) -> str:
     return text
 
 
-def explained(clause: Clause) -> str:
-    """The text of a clause for a reader of its verdict."""
+def explained(clause: Clause, columns: int | None = None) -> str:
+    """The text of a clause for a reader of its verdict, who has so many columns."""
     needs = ", ".join(clause.needs) or "nothing"
     since = f"v{clause.since} and later" if clause.since > 6 else "all versions"
     parts = (
@@ -56,9 +56,10 @@ def explained(clause: Clause) -> str:
         ("needs", needs),
         ("of", since),
     )
+    width = min(_WIDTH, columns or _WIDTH)
     lines = [clause.name]
     for title, text in parts:
-        lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {title + ':':<12}",
+        lines += textwrap.wrap(text, width, initial_indent=f"  {title + ':':<12}",
                                subsequent_indent=" " * 14)  # fmt: skip
     return "\n".join(lines)
 

@@ -58,7 +58,7 @@ def try_versions(request: Request, environ: MutableMapping[str, str]) -> list[Ve
     environ.setdefault(find.CHUNK_VARIABLE, _CHUNK_BYTES)
     versions = []
     for file in files:
-        print(report.heading(file.name, file.abi, file.path, memory), flush=True)
+        show([report.heading(file.name, file.abi, file.path, memory)])
         results = try_all(
             Target(file.path, file.abi, memory, request.deadline_s),
             CLAUSES if request.only is None else with_needs(request.only),
@@ -67,7 +67,7 @@ def try_versions(request: Request, environ: MutableMapping[str, str]) -> list[Ve
             lambda result: show([report.line(result)], report.INDENT),
         )
         versions.append(Version(file.abi, file.name, file.path, results))
-        print(report.summary(versions[-1], request.known), flush=True)
+        show(report.summary(versions[-1], request.known).splitlines())
     return versions
 
 

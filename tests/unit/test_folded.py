@@ -12,6 +12,8 @@ from fcntl import ioctl
 from pathlib import Path
 from termios import TIOCSWINSZ
 
+import pytest
+
 COLUMNS = 50
 LINES = ("# Loose: ring, host, 64 KiB, busbw may be 62 x worse than in the median launch",
          "  ring, host, 64 KiB  busbw 0.5779 GB/s, must be >= 0.000839  pass", "short")  # fmt: skip
@@ -22,7 +24,8 @@ SCRIPT = f"from tcpx_mpi.folded import show; show({LINES!r})"
 def shown_on_terminal(script: str) -> list[str]:
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    subprocess.run([sys.executable, "-c", script], stdout=theirs, check=True)
+    command = [sys.executable, "-c", script]
+    subprocess.run(command, stdout=theirs, check=True, cwd=Path(__file__).parents[2])
     os.close(theirs)
     shown = os.read(ours, 4096).decode().splitlines()
     os.close(ours)
@@ -52,12 +55,18 @@ def test_a_path_that_fits_beside_a_narrower_indent_has_it() -> None:
     assert shown == ["->  mine  v7", f"  {path}", "# it would choose", f"# {path}"]
 
 
-def test_what_topo_shows_of_a_machine_fits() -> None:
-    laptop = Path(__file__).parents[1] / "fixtures/topology/laptop.json"
-    script = f"from tcpx_mpi import cli; cli.main(['topo', '--from', {str(laptop)!r}])"
-    shown = shown_on_terminal(script)
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["topo", "--from", "tests/fixtures/topology/laptop.json"], "interrupts"),
+        (["conform", "--explain", "full"], "NCCL_NET_MAX_REQUESTS;"),
+        (["report", *["docs/evidence/pair-1MiB.0.h5"] * 2], "(docs/evidence/pair-1MiB.0.h5)"),
+    ],
+)
+def test_what_a_command_shows_fits(arguments: list[str], word: str) -> None:
+    shown = shown_on_terminal(f"from tcpx_mpi import cli; cli.main({arguments!r})")
     assert max(map(len, shown)) <= COLUMNS
-    assert any("interrupts" in line for line in shown)
+    assert any(word in line for line in shown)
 
 
 def test_a_pipe_has_whole_lines() -> None:
