@@ -109,7 +109,8 @@ gpu-setup: $(if $(WHEELHOUSE),,setup-tests)
 ifneq ($(WHEELHOUSE),)
 	$(PYTHON) tests/gpu/offline_venv.py $(GPU_VENV) $(WHEELHOUSE)
 else
-	$(BIN)/python -m pip install --quiet "$$($(BIN)/python tests/gpu/fitting_cupy.py)" "nvidia-ml-py>=12"
+	@cupy=$$($(BIN)/python tests/gpu/fitting_cupy.py) && \
+	  $(BIN)/python -m pip install --quiet "$$cupy" "nvidia-ml-py>=12"
 endif
 
 wheelhouse: WHEELS = $(or $(WHEELHOUSE),build/wheelhouse)
