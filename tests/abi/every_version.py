@@ -21,7 +21,7 @@ MEMORIES = [(abi, "host") for abi in ABI_VERSIONS] + [(abi, "emulated") for abi 
 @pytest.mark.parametrize(("abi", "memory"), MEMORIES)
 def test_every_byte_arrives(abi: int, memory: str, pattern: str, ranks: int, place: Path) -> None:
     command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--plugin", "softtcpx",
-                       "--abi", str(abi), "--memory", memory, "--sizes", "0,1,100003,64M",
+                       "--abi", str(abi), "--memory", memory, "--sizes", "0,1,100003,8M",
                        "-n", "2", "--hdf5", "none")  # fmt: skip
     result = run(command, place)
     assert result.code == 0, result.text
@@ -29,6 +29,6 @@ def test_every_byte_arrives(abi: int, memory: str, pattern: str, ranks: int, pla
     # Of `pairs` once for each round; of no bytes there are none to check.
     # moe rounds sizes down to whole tokens.
     sizes = [row.size for row in result.rows]
-    asked = [0, 0, 93_184, 67_106_816] if pattern == "moe" else [0, 1, 100_003, 64 << 20]
+    asked = [0, 0, 93_184, 8_386_560] if pattern == "moe" else [0, 1, 100_003, 8 << 20]
     assert sizes == asked * (len(sizes) // 4)
     assert [row.wrong for row in result.rows] == [0 if size else None for size in sizes]
