@@ -30,7 +30,12 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 constexpr int64_t kStoppedNs = 1'000'000'000;
 constexpr int64_t kWakingNs = 2'000'000'000;
 constexpr int kWriteMs = 1000;
-constexpr double kLaterGrace = 10;
+constexpr double kLaterGrace = 20;
+// Open MPI's mpirun kills its ranks so soon after SIGTERM. Rank 0 has spoken by then: a look finds
+// the signal, another one that the grace is over. Others stay until it has looked who is there.
+constexpr auto kKilledByMpirun = std::chrono::milliseconds(250);
+constexpr double kGraceOfOthers = 2;
+static_assert(std::chrono::duration<double>(Pace{}.signal_grace_s) + 2 * kLook < kKilledByMpirun);
 constexpr char kTold[] = "told";  // as in launch/setup_table.py
 
 enum class Phase { kSetUp, kCalls, kEnd };
@@ -169,7 +174,9 @@ void heed_signal(State& s, int64_t now) {
   if (s.signalled_ns == 0) s.signalled_ns = now;
   // An end in good order that a signal has begun has its own limit; one that hangs was told now.
   if (s.phase == Phase::kEnd && s.signalled_ns <= s.began_ns) return;
-  const double grace_s = s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? 1 : kLaterGrace);
+  const double in_set_up = s.slot == 0 ? 1 : kGraceOfOthers;
+  const double grace_s =
+      s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? in_set_up : kLaterGrace);
   if (now - s.signalled_ns <= ns(grace_s)) return;
   if (s.phase == Phase::kEnd) _exit(s.exit_code);
   // A launcher that ends a job hands the signal to all ranks: one of them says so.

@@ -26,7 +26,7 @@ struct Pace {
   double first_line_s = 30;  // of set-up: after so long a line says what is waited for,
   double every_s = 10;       // and then so often
   double signal_grace_s =
-      0.2;  // the main thread may end by a signal itself; later on 10 times that
+      0.1;  // the main thread may end by a signal itself; later on 20 times that
 };
 
 // Begins to watch this process, in which SIGINT and SIGTERM are flags from now on; twice is once.
