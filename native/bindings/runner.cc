@@ -139,7 +139,7 @@ void bind_runner(nb::module_& m) {
             }
             return cpus;
           },
-          "CPUs on which the driving thread was seen in the last batch.")
+          "CPUs on which the driving thread, the first of several, was seen in the last batch.")
       .def("cpu_time",
            [](Runner& e) -> std::tuple<int64_t, int64_t, int64_t> {
              const auto t = e.team_->cpu_time();

@@ -168,14 +168,6 @@ void LoopTeam::give_up() {
   (*std::max_element(loops_.begin(), loops_.end(), less))->give_up();
 }
 
-CpuBits LoopTeam::cpus_seen() const {
-  CpuBits all{};
-  for (const BatchLoop* loop : loops_) {
-    for (size_t i = 0; i < all.size(); ++i) all[i] |= loop->cpus_seen()[i];
-  }
-  return all;
-}
-
 std::vector<int> LoopTeam::thread_ids() const {
   std::vector<int> ids;
   for (const auto& thread : threads_) ids.push_back(thread->thread_id());

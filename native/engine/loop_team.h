@@ -46,7 +46,8 @@ class LoopTeam {
   int64_t stuck_ns() const;  // of the one that is stuck longest
   // The one that is stuck longest gives up, for all of them.
   void give_up();
-  CpuBits cpus_seen() const;
+  // Of the first thread, which alone is pinned to a CPU of its own.
+  const CpuBits& cpus_seen() const { return loops_.front()->cpus_seen(); }
   std::vector<int> thread_ids() const;
   ProgressThread::CpuTime cpu_time() const;
 

@@ -37,6 +37,17 @@ def test_every_row_says_where_it_was_seen(place: Path) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: two of them to move to")
+def test_of_several_progress_threads_the_pinned_one_alone_has_to_stay(place: Path) -> None:
+    options = ("-b", "64K", "-e", "64K", "-n", "1000", "--channels", "2", "--progress-threads", "2")
+    result = jobs.run(jobs.tcpx_mpi(*RUN, *options), place)
+    assert result.code == 0, result.text
+    (row,) = read_run(str(place / "o.h5")).rows
+    cpus = {info.rank: info.progress_cpu for info in read_run(str(place / "o.h5")).header.ranks}
+    assert [seen.driver_cpus for seen in row.proof] == [str(cpus[rank]) for rank in (0, 1)]
+    assert "was seen on CPUs" not in result.out
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: two of them to move to")
 def test_a_progress_thread_that_is_moved_is_in_the_footer(place: Path) -> None:
     options = ("-b", "64K", "-e", "64K", "-n", "1000", "-N", "0")
     with jobs.started(jobs.tcpx_mpi(*RUN, *options), place) as job:
