@@ -26,12 +26,13 @@ WRONG_BYTES, STALLED, LOST_RANK, PLUGIN_FAILED, SETUP_FAILED = 5, 6, 7, 13, 4
 
 
 def trapped(place: Path, memory: str, traps: Mapping[str, str | int], *options: str) -> Result:
-    """A run of two ranks in a ring, 40 messages of 4 chunks each, of which rank 1 has the traps."""
+    """A run of two ranks in a ring, 40 messages of 4 chunks each over 2 channels, of which rank 1
+    has the traps."""
     variables = {f"SOFTTCPX_TRAP_{name}": str(value) for name, value in traps.items()}
     command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "-b", "16K",
                        "-e", "16K", "-n", "40", "--chunk", "4K", "--memory", memory,
                        "--hdf5", "none", "--spool", "spool", "--stall-timeout", str(STALL_S),
-                       *options)  # fmt: skip
+                       "--progress-threads", "1", *options)  # fmt: skip
     return run(command, place, {"SOFTTCPX_TRAP_RANK": "1", **variables})
 
 
