@@ -26,6 +26,8 @@ FINALIZE = ("finalize",)
 PHASES = (*SET_UP, *CONNECTIONS, *ROWS, *CLOSING, *FINALIZE)
 #: In which rank 0 is alone at work. In all others the fault is rank 1's.
 OF_RANK_0 = ("writing", "report")
+#: In which nobody catches what a plugin throws.
+UNCAUGHT = ("load", "first row", "mid-row")
 
 FAULTS = {
     "kill": "SIGKILL to the rank",

@@ -42,6 +42,15 @@ def build(folder: Path, source: Path = SOURCE) -> Path:
     return library
 
 
+def crash_by_exception(library: str | Path) -> str:
+    """What is said (a pattern) of an exception that the library lets out where nobody catches it.
+
+    Where the compiler has libstdc++ as an archive alone, it is part of the library: that one's own
+    terminate is called then, which calls abort."""
+    of_all = b"libstdc++.so" in Path(library).read_bytes()
+    return r"crashed by an exception of C\+\+ \(int\)" if of_all else "crashed by SIGABRT"
+
+
 def _compile(command: list[str]) -> None:
     made = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if made.returncode != 0:
