@@ -136,8 +136,8 @@ def test_the_accepting_rank_which_knows_the_cause_speaks_before_the_connecting_o
 
 def test_an_accept_that_fails_ends_the_wait_of_the_connecting_rank(place: Path) -> None:
     """It would wait for as long as --connect-timeout says, longer than this test may take."""
-    given = ("run", "pair", "--plugin", "softtcpx", "--sizes", "16K", "--hdf5", "none",
-             "--spool", "spool", "--connect-timeout", "1000")  # fmt: skip
+    given = ("run", "pair", "--plugin", "softtcpx", "--sizes", "16K", "--channels", "2", "--hdf5",
+             "none", "--spool", "spool", "--connect-timeout", "1000")  # fmt: skip
     result = run(mpmd(mpirun(1, *given), mpirun(1, *given, SOFTTCPX_TRAP_NO_MANAGER="1")), place)
     assert_refused(
         result, SETUP_FAILED,
@@ -157,7 +157,7 @@ def test_an_accept_that_fails_ends_the_wait_of_the_connecting_rank(place: Path) 
     ],
 )
 def test_a_manager_that_never_answers_is_looked_for(lack: str, text: str, place: Path) -> None:
-    options = ("--sizes", "16K", "--connect-timeout", "1")
+    options = ("--sizes", "16K", "--channels", "2", "--connect-timeout", "1")
     result = ranks_of(place, 2, "pair", *options, SOFTTCPX_TRAP_NO_MANAGER=lack)
     hint = r"receive-datapath manager, in NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX.*that hangs"
     assert_refused(result, SETUP_FAILED, f"{text}.*{hint}")

@@ -72,7 +72,7 @@ def test_several_launches_under_a_launcher_are_refused(place: Path) -> None:
 
 def test_ab_launches_in_turns_and_compares(place: Path) -> None:
     common = ("ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "4K", "--spool", "spool",
-              "--check-memory", SLOTS)  # fmt: skip
+              "--progress-threads", "1", "--check-memory", SLOTS)  # fmt: skip
     sides = ("--", "--", "SOFTTCPX_TRAP_SLOW_PERCENT=3", "--channels", "1")
     result = run(tcpx_mpi("ab", "--runs", "2", "--out", "x", *common, *sides), place)
     assert result.code == 11, result.text  # two launches a side decide nothing
