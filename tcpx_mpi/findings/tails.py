@@ -49,7 +49,8 @@ def tails(
         yield _by_rank(f"{size}, by sender", by_sender, more)
         if one_link and row.size_bytes:
             fairness = jain([goodput(row, sender, by_sender) for sender in by_sender])
-            text = f"{size}: {fairness:.3f} of 1 (Jain's index of the goodput of {len(by_sender)})"
+            shown = "n/a" if math.isnan(fairness) else f"{fairness:.3f}"
+            text = f"{size}: {shown} of 1 (Jain's index of the goodput of {len(by_sender)})"
             yield Finding(Severity.NOTE, "Fairness", text)
 
 

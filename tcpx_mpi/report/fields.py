@@ -235,11 +235,13 @@ MESH_BW = Field(
     "mesh_bw", _RATE, lambda s: math.nan if s.load is None else s.load.mesh_gbps, 0, "mesh_bw",
     _WHILE_LOADED, meaning=_MEANING_LOADED,
 )  # fmt: skip
+_LOADED_OVER_ALONE, *_ITS_INTERVAL = _ratio_fields(
+    _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _MEANING_LOADED
+)
 UNDER_LOAD = (
     *map(_under_load, (TIME, P50, P95, P99)),
-    *_ratio_fields(
-        _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _MEANING_LOADED
-    ),
+    dataclasses.replace(_LOADED_OVER_ALONE, turn=1),
+    *_ITS_INTERVAL,
     MESH_BW,
     _under_load(WRONG),
 )

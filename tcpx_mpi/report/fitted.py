@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from tcpx_mpi.patterns import PROGRAMS
+from tcpx_mpi.patterns import PROGRAMS, find_program
 from tcpx_mpi.records import RunHeader
 from tcpx_mpi.report.field import Field
 from tcpx_mpi.report.fields import (
@@ -84,11 +84,12 @@ def _baseline_columns(
 
 
 def _standard(header: RunHeader) -> list[Field]:
-    """nccl-tests' 13 columns, as wide as the sizes of this run ask for; of our own patterns, which
-    run nothing in place, those 9 that are not N/A in every row."""
+    """nccl-tests' 13 columns, as wide as the sizes of this run ask for; where nothing runs in
+    place, those 9 that are not N/A in every row."""
     plan = header.plan
     digits = len(str(max(plan.sizes, default=0)))
-    programs = _may_be_in_place(header)
+    # Those of nccl-tests, ours of that name and the imported ones.
+    programs = header.averages_only or header.pattern in PROGRAMS
     # Beside the sign of a comment the title of the first needs 6; programs have any type and
     # operation.
     words = (8, 6, 4) if programs else (len("uint8"), 5, 4)
@@ -97,7 +98,9 @@ def _standard(header: RunHeader) -> list[Field]:
         replace(field, width=width, under=field.beneath if len(field.beneath) <= width else "")
         for field, width in zip(IDENTITY, widths, strict=True)
     ]
-    in_place = [replace(field, group="in-place") for field in SIDE_IN_PLACE if programs]
+    in_place = [replace(field, group="in-place") for field in SIDE_IN_PLACE]
+    if not (header.averages_only or (programs and find_program(header.pattern).in_place)):
+        in_place = []
     return [*narrow, *SIDE, *in_place]
 
 
@@ -105,11 +108,6 @@ def _differs(header: RunHeader, field: Field) -> bool:
     """Whether it tells rows of this run apart."""
     name = _IN_TURN.get(field.name)
     return any(name == setting and value == "all" for setting, value, _ in header.settings)
-
-
-def _may_be_in_place(header: RunHeader) -> bool:
-    """Only nccl-tests' programs have that side, ours of that name and the imported ones."""
-    return header.averages_only or header.pattern in PROGRAMS
 
 
 def _grouped(fields: Sequence[Field]) -> list[tuple[str, list[Field]]]:

@@ -48,6 +48,11 @@ def test_each_sender_has_its_percentiles_goodput_and_retransmits_and_all_a_fairn
     assert found[2][1] == "2.93 KiB: 0.800 of 1 (Jain's index of the goodput of 2)"
 
 
+def test_bytes_that_were_there_before_the_iteration_began_have_no_fairness() -> None:
+    fairness = texts(run_of("incast", incast(300) - 5000))[2][1]
+    assert fairness == "2.93 KiB: n/a of 1 (Jain's index of the goodput of 2)"
+
+
 def test_percentiles_that_so_few_iterations_cannot_give_are_not_given() -> None:
     assert "rank 1 p50 1 p99 n/a p99.9 n/a us" in texts(run_of("incast", incast(298)))[1][1]
 

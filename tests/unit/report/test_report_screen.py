@@ -171,6 +171,15 @@ def test_a_program_of_nccl_tests_keeps_its_in_place_side(columns: int) -> None:
     assert len(titles) <= columns
 
 
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_program_that_never_runs_in_place_has_no_column_for_it(columns: int) -> None:
+    header = invented.run_header(pattern="alltoall", plan=Plan(sizes=(1 << 30,)))
+    run = Run("o.h5", header, invented.setup_times(), [invented.row(0)], complete=True)
+    lines = shown(run, columns)
+    assert next(line for line in lines if "#wrong" in line).count("#wrong") == 1
+    assert "N/A" not in " ".join(rows_of(lines))
+
+
 def test_eighty_columns_keep_the_slowest_rank_and_the_ratio() -> None:
     lines = screen(report_on(80, NO_COLOR="1"))
     titles = next(line for line in lines if "#wrong" in line)

@@ -63,6 +63,12 @@ def test_the_table_has_both_latencies_and_no_bandwidth_of_a_part() -> None:
     assert (float(texts[5]), wrong) == (5, "0")
 
 
+def test_eighty_columns_keep_what_the_load_did() -> None:
+    fitted = Fitted(HEADER, 80)
+    assert "ratio" in [each.name for each in fitted.fields if each.group == "while loaded"]
+    assert "slowest" in [each.name for each in fitted.fields]
+
+
 def test_a_wide_terminal_has_all_of_it_in_one_group() -> None:
     shown = [each.name for each in Fitted(HEADER, 400).fields if each.group == "while loaded"]
     assert shown == ["time", "p50", "p95", "p99", "ratio", "low", "high", "mesh_bw", "#wrong"]
