@@ -30,9 +30,9 @@ for _letter, _bytes in (("k", KIB), ("m", MIB), ("g", GIB), ("t", TIB)):
     _SIZE_UNITS[_letter] = _bytes
     _SIZE_UNITS[f"{_letter}ib"] = _bytes
 
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|s|m|h|)\s*")
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(us|ms|s|m|h|)\s*")
 _DURATION_UNITS = {"": Fraction(1), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600)}
-_DURATION_UNITS["ms"] = Fraction(1, 1000)
+_DURATION_UNITS |= {"ms": Fraction(1, 1000), "us": Fraction(1, 1_000_000)}
 
 
 def parse_size(text: str) -> int:
@@ -83,7 +83,7 @@ def format_size_option(size_bytes: int) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `30`, `30s`, `500ms`, `2m` or `1h`; raises UsageError for anything else."""
+    """Seconds of `30`, `30s`, `500ms`, `50us`, `2m` or `1h`; else raises UsageError."""
     match = _DURATION.fullmatch(text.lower())
     if match is None:
         raise UsageError(

@@ -74,8 +74,8 @@ def _baseline_columns(
 ) -> tuple[list[Field], list[str]]:
     """nccl-tests' fields for which these leave room, and the names of those that gave way."""
     standard, dropped = _standard(header), []
-    for dispensable in _DISPENSABLE:
-        # What tells rows apart gives way only where not even nccl-tests' fields have room.
+    # What tells rows apart gives way last, and only where not even nccl-tests' fields have room.
+    for dispensable in sorted(_DISPENSABLE, key=lambda field: _differs(header, field)):
         ours = [] if _differs(header, dispensable) else kept
         if _width([*standard, *ours]) > columns:
             standard = [each for each in standard if each.name != dispensable.name]

@@ -115,7 +115,16 @@ def test_known_sizes_as_text(size: int, people: str, option: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30", 30), ("30s", 30), ("500ms", 0.5), ("2m", 120), ("1h", 3600), ("0", 0), ("1.5 S", 1.5)],
+    [
+        ("30", 30),
+        ("30s", 30),
+        ("500ms", 0.5),
+        ("50us", 5e-05),
+        ("2m", 120),
+        ("1h", 3600),
+        ("0", 0),
+        ("1.5 S", 1.5),
+    ],
 )
 def test_durations_in_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds

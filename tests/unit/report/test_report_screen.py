@@ -204,6 +204,15 @@ def test_a_program_on_eighty_columns_keeps_the_slowest_rank_if_its_rows_are_of_o
     assert {"slowest", "type"} & set(titles.split()) == {kept}
 
 
+def test_a_program_on_eighty_columns_keeps_the_operation_if_its_rows_are_of_several() -> None:
+    settings = [("op", "all", "command line -o")]
+    header = invented.run_header(pattern="all_reduce", plan=Plan(sizes=(1024,)), settings=settings)
+    run = Run("o.h5", header, invented.setup_times(), [invented.row(0)], complete=True)
+    titles = next(line for line in shown(run, 80) if "#wrong" in line)
+    assert "redop" in titles
+    assert titles.count("#wrong") == 2
+
+
 def test_warnings_stand_above_the_verdict() -> None:
     run = sound_with_a_note_before_a_warning()
     titles = [line[2:].split(":")[0].strip() for line in shown(run, 120) if line.startswith("# ")]
