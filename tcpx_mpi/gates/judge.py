@@ -126,7 +126,7 @@ def judge(gate: Gate, run: Run) -> Judgement:
     launches = [_looked_at(gate, limits, launch, header) for launch in run.all_launches]
     numbers: dict[str, list[int]] = {}
     for number, launch in enumerate(launches, start=1):
-        for text in launch.unfit:
+        for text in dict.fromkeys(launch.unfit):
             numbers.setdefault(text, []).append(number)
     refusals = [_by_launches(text, of, len(launches)) for text, of in numbers.items()]
     if (absent := run.launches_planned - len(launches)) > 0:

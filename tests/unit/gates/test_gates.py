@@ -126,6 +126,10 @@ def test_a_size_that_was_not_run_fails() -> None:
         True,
         False,
     ]
+    # Two limits of that size have one reason, of one launch.
+    time = dataclasses.replace(more, bound="time_us_max")
+    twice = judge(dataclasses.replace(gate, limits=(*gate.limits, more, time)), run)
+    assert twice.failures() == judgement.failures()
 
 
 def test_another_file_of_the_plugin_fails_where_the_gate_names_one() -> None:
