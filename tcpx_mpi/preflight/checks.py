@@ -171,7 +171,12 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
         log = f"UCCL_TCPX_DEBUG=1 tcpx-mpi run smoke --ranks 2 --plugin {plugin.path}"
         remedy = f"see what it logs: {log}; check GPUs, drivers, NICs"
         return FAILED, f"init failed: {plugin.problem}", remedy
-    return OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""
+    alike: dict[str, list[str]] = {}
+    for device in plugin.devices:
+        name, _, what = device.partition(" ")
+        alike.setdefault(what, []).append(name)
+    said = ", ".join(f"{', '.join(names)} {what}" for what, names in alike.items())
+    return OK, f"{len(plugin.devices)}: {said}", ""
 
 
 def _gpus(facts: NodeFacts) -> _Outcome | None:

@@ -199,6 +199,11 @@ def test_gpus_that_can_be_used_are_named_with_what_they_are_used_by() -> None:
     assert found(GOOD, "GPUs").text == "none: buffers in host memory"
 
 
+def test_devices_that_are_alike_are_described_once() -> None:
+    facts = plugin(devices=("eth1 25 Mb/s (host)", "eth2 9 Mb/s", "eth3 25 Mb/s (host)"))
+    assert found(facts, "plugin devices").text == "3: eth1, eth3 25 Mb/s (host), eth2 9 Mb/s"
+
+
 def test_without_a_plugin_nothing_is_said_of_gpus() -> None:
     dead = dataclasses.replace(PLUGIN, problem="init returned 3")
     assert "GPUs" not in {f.title for f in node_findings(with_(**GPUS, plugin=dead), "a")}
