@@ -54,7 +54,18 @@ def _what(header: RunHeader) -> str:
     if header.averages_only:
         return f"{text.strip()}, imported: averages of another program"
     timing = "" if header.back_to_back and not header.is_open_loop else f", {header.mode}"
-    return f"{text.strip()}, {counted(plan.iters, 'iteration')} each{timing}"
+    return f"{text.strip()}, {_length(header)}{timing}"
+
+
+def _length(header: RunHeader) -> str:
+    """How long a row is: by iterations, or by what a row of open length was to reach."""
+    asked = {name: value.removesuffix(".0") for name, value, _ in header.settings}
+    until = [
+        text.format(asked[name])
+        for name, text in (("duration_s", "{} s"), ("ci", "until --ci {}"))
+        if asked.get(name, "0") != "0"
+    ]
+    return f"{' and '.join(until) or counted(header.plan.iters, 'iteration')} each"
 
 
 def _plugin(header: RunHeader) -> str:

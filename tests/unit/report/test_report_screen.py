@@ -152,6 +152,20 @@ def test_a_header_with_everything_in_it_is_short_and_says_where_the_rest_is() ->
     assert "30 nodes more" in text
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "20 iterations each"),
+        ({"duration_s": "6.0", "ci": "0.0"}, "6 s each"),
+        ({"duration_s": "0.0", "ci": "0.05"}, "until --ci 0.05 each"),
+    ],
+)
+def test_a_header_says_how_long_a_row_is(settings: dict[str, str], said: str) -> None:
+    listed = [(name, value, "command line") for name, value in settings.items()]
+    header = invented.run_header(plan=Plan(sizes=(1024,), iters=20), settings=listed)
+    assert f"1 KiB, {said}" in brief_lines(header, "", 120)[0]
+
+
 def test_columns_that_an_option_asked_for_come_before_ours() -> None:
     plan = dataclasses.replace(Plan(sizes=(1024, 2048, 4096)), report_gbits=True)
     run = Run("o.h5", invented.run_header(plan=plan), invented.setup_times(),
