@@ -157,13 +157,17 @@ def _run_child(reader: readers.Reader, name: str, numbers: range, write: int) ->
 
 
 def main(arguments: list[str]) -> int:
-    """Prints a line a reader, and the findings; 1 where there are any."""
+    """Prints a line a reader, and the findings; 1 where there are any, 2 for an unknown reader."""
     quick = "quick" in arguments
     runs = next((int(each) for each in arguments if each.isdecimal()), 10_000)
     asked = [each for each in arguments if not each.isdecimal() and each != "quick"]
     found_any = False
     with tempfile.TemporaryDirectory(prefix="fuzz-seeds-") as place:
         known = readers.readers(Path(place))
+        if unknown := {each.partition(":")[0] for each in asked} - set(known):
+            print(f"no reader {', '.join(sorted(unknown))}: use {', '.join(known)}",
+                  file=sys.stderr)  # fmt: skip
+            return 2
         for name in asked or known:
             name, _, number = name.partition(":")
             numbers = range(known[name].quick if quick else runs)

@@ -23,6 +23,15 @@ def test_no_mutant_of_a_file_is_more_than_one_line(part: list[str]) -> None:
     assert done.stdout.count(" 0 findings") == len(part or others)
 
 
+def test_an_unknown_reader_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "1", "nosuch"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("no reader nosuch: use hdf5, ")
+    assert done.stderr.count("\n") == 1
+
+
 READERS = (
     "hdf5", "journal", "log of nccl-tests", "json of nccl-tests", "log of nccl", "recorded machine",
     "config", "profile", "placement", "gate", "expectations", "matrix", "hostfile", "plugin trace",
