@@ -72,7 +72,7 @@ def command(
     screen = None if wide else screen_here(os.environ, verbose)
     show_lines(report_lines(run, screen=screen), screen)
     if trace:
-        print("\n".join(trace_lines(run, prefix)))
+        show(trace_lines(run, prefix))
     if page is not None:
         print(f"# wrote {page}")
     if run.missing:

@@ -147,7 +147,7 @@ _BY_DIRECTION = (
     "Each is off by at most `+-`, the bound of [both clocks](clock.md)")
 ONE_WAY = tuple(
     Field(name, US, _one_way(f"{part}_ns"), 0, f"one_way_{part}_us", "one way",
-          meaning=_BY_DIRECTION)
+          meaning=_BY_DIRECTION, turn=1)
     for name, part in (("there", "there"), ("back", "back"), ("+-", "bound")))
 
 

@@ -27,7 +27,7 @@ def shown_on_terminal(script: str) -> list[str]:
     command = [sys.executable, "-c", script]
     subprocess.run(command, stdout=theirs, check=True, cwd=Path(__file__).parents[2])
     os.close(theirs)
-    shown = os.read(ours, 4096).decode().splitlines()
+    shown = os.read(ours, 65536).decode().splitlines()
     os.close(ours)
     return shown
 
@@ -67,6 +67,13 @@ def test_what_a_command_shows_fits(arguments: list[str], word: str) -> None:
     shown = shown_on_terminal(f"from tcpx_mpi import cli; cli.main({arguments!r})")
     assert max(map(len, shown)) <= COLUMNS
     assert any(word in line for line in shown)
+
+
+def test_what_is_said_of_a_trace_fits() -> None:
+    arguments = ["report", "docs/evidence/ring.h5", "--trace"]
+    shown = shown_on_terminal(f"from tcpx_mpi import cli; cli.main({arguments!r})")
+    begin = next(i for i, line in enumerate(shown) if line.startswith("# Trace"))
+    assert max(map(len, shown[begin:])) <= COLUMNS
 
 
 def test_a_pipe_has_whole_lines() -> None:

@@ -166,6 +166,14 @@ def test_a_header_says_how_long_a_row_is(settings: dict[str, str], said: str) ->
     assert f"1 KiB, {said}" in brief_lines(header, "", 120)[0]
 
 
+def test_eighty_columns_keep_the_ways_that_one_way_asks_for() -> None:
+    plan = dataclasses.replace(Plan(sizes=(1024,)), one_way=True)
+    run = Run("o.h5", invented.run_header(pattern="pingpong", plan=plan), invented.setup_times(),
+              [invented.row(0)], complete=True)  # fmt: skip
+    titles = next(line for line in shown(run, 80) if "#wrong" in line)
+    assert all(name in titles.split() for name in ("there", "back", "+-", "slowest"))
+
+
 def test_columns_that_an_option_asked_for_come_before_ours() -> None:
     plan = dataclasses.replace(Plan(sizes=(1024, 2048, 4096)), report_gbits=True)
     run = Run("o.h5", invented.run_header(plan=plan), invented.setup_times(),
