@@ -6,7 +6,6 @@ The engine, its comms, buffers and checks are those of a run; a distance between
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.folded import show
 from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.topology import read_host
 from tcpx_mpi.run.agreement import agree_hosts, agree_workload, free_bytes
@@ -113,8 +113,8 @@ class Smoke:
         return int(self.world.allgather(int(code), "verdict")[0])
 
     def _say(self, lines: Sequence[str]) -> None:
-        if self.world.rank == 0 and lines:
-            print(os.linesep.join(lines), flush=True)
+        if self.world.rank == 0:
+            show(lines)
 
 
 def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin) -> list[str]:
