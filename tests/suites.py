@@ -163,7 +163,7 @@ SUITES = {
         needs=(_DRIVER, _CUPY, MPIRUN, COMPILER),
     ),
     "abi": Suite(
-        "every pattern and clause by every version of softtcpx's table: 15 minutes",
+        "every pattern and clause by every version of softtcpx's table: 30 minutes",
         (
             "-m",
             "variant or not variant",
