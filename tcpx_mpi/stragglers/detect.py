@@ -55,16 +55,18 @@ def find_stragglers(
         elif slow := of_far or of_near:
             found.append(slow)
     found += _by_nic(nics, places)
-    at_once = near.at_once or far.at_once
-    accused = {rank for suspect in found for rank in suspect.ranks if at_once}
+    accused = {rank for suspect in found for rank in suspect.ranks}
     # Within a node a link is slow if its 2 ranks share a core with another process. In a mesh no
     # pair has the link alone, so it does not tell that from a slow link.
     slow_links = list(by_rail(_slow_links(far, near), far, places))
-    if not at_once:
+    if not (near.at_once or far.at_once):
         slow_links += _slow_links(near, far)
-    # Where all wait for all, the links of a slow rank differ: what waits for it in one is there
-    # early in another.
-    found += [suspect for suspect in slow_links if accused.isdisjoint(suspect.ranks)]
+    of_class = {False: near, True: far}
+    found += [
+        suspect
+        for suspect in slow_links
+        if not any(_unlike(rank, of_class[suspect.apart]) for rank in accused & {*suspect.ranks})
+    ]
     return sorted(found, key=lambda s: -s.factor)
 
 
@@ -140,6 +142,15 @@ def _slow_beside_others(rank: int, links: LinkTimes) -> Straggler | None:
         math.log1p(stand.noise_ns / stand.good_ns), stand.own, stand.own, stand.good_ns,
         links.apart,
     )  # fmt: skip
+
+
+def _unlike(rank: int, links: LinkTimes) -> bool:
+    """Whether the links of a slow rank differ by what makes it slow, so that it alone is named.
+
+    Where all wait for all, what waits for it in one link is there early in another. What it serves
+    two at a time it need not serve alike, and two links do not say how much theirs differ.
+    """
+    return links.at_once or any(len(links.of(rank, role)) == 2 for role in links.roles)
 
 
 def _roles_of(rank: int, links: LinkTimes) -> dict[str, float]:

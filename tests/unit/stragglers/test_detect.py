@@ -91,6 +91,14 @@ def test_a_way_slower_than_its_slow_rank_is_named_beside_it() -> None:
     assert {(each.kind, each.ranks) for each in found} == {("rank", (2,)), ("link", (2, 5))}
 
 
+def test_two_links_that_a_slow_rank_serves_at_different_rates_are_not_named_beside_it() -> None:
+    """2 ranks ask 2 others, and one of those divides what it has 2 to 1."""
+    times = {(0, 2): 100e3, (1, 2): 101e3, (0, 3): 4800e3, (1, 3): 2500e3}
+    links = {link: Measured(t, t, 1.01 * t) for link, t in times.items()}
+    (found,) = find_stragglers(links, TWO_NODES)
+    assert (found.kind, found.ranks, found.roles) == ("rank", (3,), ("receiving",))
+
+
 def test_pairs_that_met_once_are_named_together() -> None:
     """`pair` alone: 0 -> 4, 1 -> 5, 2 -> 6, 3 -> 7."""
     times = [100e3, 101e3, 250e3, 102e3]
