@@ -53,7 +53,9 @@ def command(
     if as_json:
         print(json.dumps(document(topology, places, found), indent=2))
     else:
-        show([*picture_lines(topology), "", *placement_lines(places, found)])
+        lacks = found.lacks(topology) if found is not None else ""
+        said = [f"# {name} has {lacks}: a run refuses {found.source}"] if found and lacks else []
+        show([*picture_lines(topology), "", *said, *placement_lines(places, found)])
     return 0
 
 
@@ -89,7 +91,7 @@ def _devices(topology: Topology, profile: profiles.Profile | None) -> list[tuple
 def placement_lines(places: Sequence[Placement], profile: profiles.Profile | None) -> list[str]:
     """A line a rank."""
     if not places:
-        return ["# no NIC is up: no place for a rank"]
+        return ["# no NIC for data is up: no place for a rank"]
     source = profile.source if profile is not None else "no profile"
     lines = [f"# {counted(len(places), 'rank')}, {source}"]
     table = [("rank", "GPU", "NIC", "NUMA", "progress CPU", "plugin CPUs", "memory node")]

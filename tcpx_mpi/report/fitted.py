@@ -53,10 +53,14 @@ class Fitted:
 
     def title_lines(self) -> list[str]:
         """Groups, titles and units: three comment lines."""
-        groups = ""
+        groups, so_far = "", []
         for label, members in _grouped(self.fields):
-            gap = "  " if groups and label else " " if groups else ""
-            groups += gap + label.center(_width(members))
+            so_far += members
+            text, end = label.center(_width(members)), _width(so_far)
+            # One that is wider than its columns begins before them, or is its last word.
+            if len(text) >= end - len(groups.rstrip()):
+                text = label.rpartition(" ")[2]
+            groups = groups.ljust(end)[: end - len(text)] + text
         lines = [
             groups,
             _joined([field.name for field in self.fields], self.fields),

@@ -66,7 +66,8 @@ def take_down() -> str:
 
 def what_to_type(made: Cluster) -> str:
     """Where the nodes are, and lines that work as they are printed."""
-    on = shlex.join([sys.executable, os.path.abspath(__file__), "on"])
+    this = shlex.join([sys.executable, os.path.abspath(__file__)])
+    on = f"{this} on"
     facts = [
         f"{node.name}: control eth0 {node.address('eth0')}, data "
         + ", ".join(f"{nic} {node.address(nic)}" for nic in DATA)
@@ -80,7 +81,8 @@ def what_to_type(made: Cluster) -> str:
             "a shell on a node, and a link that is down:",
             f"  {on} 0 bash",
             f"  {on} 1 ip link set eth1 down",
-            "when done: python tests/cluster/cluster.py down",
+            "when done:",
+            f"  {this} down",
         ]
     )
 

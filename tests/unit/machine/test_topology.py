@@ -433,6 +433,14 @@ def test_a_record_that_cannot_be_written_leaves_no_file(
     assert not copy.exists()
 
 
+def test_topo_says_what_a_profile_of_another_machine_lacks(capsys: Captured) -> None:
+    for name, lacking in ("gpu-server", "eth0"), ("a3-highgpu-8g", "eth5"):
+        assert cli.main(["topo", "--from", record_of(name), "--profile", "a3-megagpu-8g"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert any(f" has no NIC {lacking}: a run refuses profile" in line for line in lines)
+        assert not any("no NIC is up" in line for line in lines)
+
+
 def test_topo_in_json_has_distances_and_places(capsys: Captured) -> None:
     assert cli.main(["topo", "--json", "--from", record_of("a3-highgpu-8g")]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -69,6 +69,13 @@ def test_eighty_columns_keep_what_the_load_did() -> None:
     assert "slowest" in [each.name for each in fitted.fields]
 
 
+@pytest.mark.parametrize("columns", [60, 70, 80, 90, 95, 100, 120, 150, 222, 230])
+def test_titles_fit_and_name_the_load_at_any_width(columns: int) -> None:
+    titles = Fitted(HEADER, columns).title_lines()
+    assert max(map(len, titles)) <= columns
+    assert titles[0].endswith("loaded") or "while loaded" in titles[0]
+
+
 def test_a_wide_terminal_has_all_of_it_in_one_group() -> None:
     shown = [each.name for each in Fitted(HEADER, 400).fields if each.group == "while loaded"]
     assert shown == ["time", "p50", "p95", "p99", "ratio", "low", "high", "mesh_bw", "#wrong"]
