@@ -355,7 +355,11 @@ def main() -> None:
     if "--list" in sys.argv:
         print("\n".join(COLLECTORS))
         return
-    for name in sys.argv[1:] or COLLECTORS:
+    asked = sys.argv[1:] or list(COLLECTORS)
+    if unknown := [name for name in asked if name not in COLLECTORS]:
+        print(f"no collector {unknown[0]!r}: one of {', '.join(COLLECTORS)}", file=sys.stderr)
+        sys.exit(2)
+    for name in asked:
         _busy_percent = round(psutil.cpu_percent(interval=1.0))
         COLLECTORS[name]()
 

@@ -80,17 +80,23 @@ def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 #: and so on; the unit tests, by file, are last: they even out when the two end.
 LONGEST_FIRST = ("mpi", "native", "mutants", "softtcpx", "cluster", "gpu", "fuzz", "browser")
 
-#: What waits most of its time, for deadlines: by file, for the worker that waits.
+#: What waits most of its time, for deadlines: by file, or program of native tests, for the worker
+#: that waits.
 WAITING = (
     "test_setup_deadline.py", "test_lost_ranks_and_signals.py", "test_signals_to_some.py",
     "test_like_tcpx.py", "test_odd_plugins.py", "test_launcher_end.py", "test_traps.py",
     "test_roll_call.py", "test_tcpx_killers.py", "test_each_fault_once.py",
+    "test_native[p2p_given_up", "test_native[nixl_strangers", "test_qualify.py",
 )  # fmt: skip
 
 
+#: Of suites whose tests build nothing: one by one, over as many workers as a machine has cores for.
+BY_TEST = ("faults", "abi", "collectives")
+
+
 def waits(nodeid: str) -> bool:
-    """Whether a test is in one of the files that mostly wait."""
-    return nodeid.split("::")[0].rpartition("/")[2] in WAITING
+    """Whether a test is among those that mostly wait."""
+    return any(each in nodeid for each in WAITING)
 
 
 def folder_of(nodeid: str) -> str:
@@ -127,19 +133,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Two workers share the tests (`make test`); what a folder's tests build is one worker's alone.
 
     Most tests start as many ranks as there are cores, too. Unit tests go by file, and so do those
-    on GPUs, where a machine has cores for several; the cells of SUITE=faults, each in namespaces of
-    its own, one by one. A third worker has what waits, and then unit tests, the last first: it
-    fills the gaps of the two.
+    on GPUs, where a machine has cores for several. A third worker has what waits, and then unit
+    tests, the last first: it fills the gaps of the two.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             folder = folder_of(nodeid)
-            by_file = folder in ("unit", "gpu") or waits(nodeid)
-            if by_file:
+            if folder in ("unit", "gpu"):
                 return nodeid.split("::")[0]
-            return nodeid if folder == "faults" else folder
+            if waits(nodeid):
+                return next(each for each in WAITING if each in nodeid)
+            return nodeid if folder in BY_TEST else folder
 
         def _assign_work_unit(self, node: Any) -> None:
             is_third = self.nodes[2:3] == [node]

@@ -46,7 +46,7 @@ def test_every_byte_is_in_place_when_it_is_flushed_in_every_version(
     assert "# Flush: always (auto: " in result.out
 
 
-@pytest.mark.parametrize(("pattern", "receives"), [("alltoall", "3"), ("all_reduce", "8")])
+@pytest.mark.parametrize(("pattern", "receives"), [("alltoall", "3"), variant("all_reduce", "8")])
 def test_several_messages_of_a_request_are_flushed_together(
     pattern: str, receives: str, gpus: Gpus, place: Path
 ) -> None:

@@ -114,7 +114,7 @@ def assert_as_without_baselines(row: Row) -> None:
         variant("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
         variant("ring", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), ()),
         variant("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ()),
-        ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
+        variant("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
     ],
 )
 def test_every_side_of_a_row_moves_the_same_bytes_in_turn(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jobs import Result, run, tcpx_mpi
 from refplugin_build import build
-from variants import variants_where
+from variants import variant, variants_where
 
 from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.records import read_run
@@ -64,7 +64,7 @@ def test_every_byte_is_right_and_the_run_says_how_many(place: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "arguments", "receives"), variants_where(
     lambda ranks, arguments, receives: (ranks, arguments[0], receives)
-    not in ((2, "alltoall", "8"), (4, "pair", "2")),
+    != (4, "pair", "2"),
     ((*run_of, receives) for receives in ("2", "4", "8") for run_of in (
         (2, ["alltoall", "--memory", "emulated", "--sizes", "96,100008"]),
         (4, ["pair", *SIZES, "--progress-threads", "2", "-z", "1"]),
@@ -115,8 +115,8 @@ def test_a_plugin_that_looks_at_the_receives_in_another_order_is_lawful(
     [
         ("tags", "the plugin reports "),
         ("untold", ""),
-        ("sizes", "the plugin reports "),
-        ("room", "the plugin reports "),
+        variant("sizes", "the plugin reports "),
+        variant("room", "the plugin reports "),
         ("spills", ""),
     ],
 )

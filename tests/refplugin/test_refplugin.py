@@ -39,7 +39,7 @@ def test_the_loader_knows_it_by_its_name_and_abi(refplugin: Path, tmp_path: Path
         variant("pair", 2, 1, "1K"),
         variant("pair", 4, 3, "4K"),
         variant("pingpong", 2, 2, "1K"),
-        ("pingpong", 4, 1, "2M"),
+        variant("pingpong", 4, 1, "2M"),
         variant("ring", 2, 3, "1K"),
         variant("ring", 3, 1, "4K"),
         variant("mesh", 2, 2, "1K"),

@@ -49,7 +49,10 @@ def draw_run(data: st.DataObject, worlds: Sequence[int]) -> tuple[int, int, Engi
     return world, size, data.draw(engines(), "engine"), data.draw(st.integers(1, 3), "iterations")
 
 
-@pytest.mark.parametrize("name", variants_where(lambda name: name in ("pairs", "moe"), ALL))
+@pytest.mark.parametrize(
+    "name",
+    variants_where(lambda name: name in ("pairs", "moe", "matrix", "loaded_pingpong"), ALL),
+)
 @given(data=st.data())
 @settings(max_examples=60)
 def test_a_pattern_keeps_its_promise_in_every_order_of_events(

@@ -16,6 +16,7 @@ import invented
 import numpy as np
 import pytest
 from allocations import peak_of
+from variants import variants_where
 
 from tcpx_mpi.exchange.tidy import samples
 from tcpx_mpi.findings.steadiness import steadiness
@@ -102,7 +103,7 @@ USES: dict[str, Callable[[Row], object]] = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", variants_where(lambda use: use.startswith("event"), USES))
 def test_a_long_row_takes_less_than_a_byte_an_iteration(
     use: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
