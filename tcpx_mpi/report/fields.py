@@ -34,11 +34,15 @@ def _ratio_text(figure: float | str, _width: int, unknown: str) -> str:
     return f"{figure:.3f}" if math.isfinite(figure) else unknown
 
 
-def _interval_text(found: Ratio, _width: int, unknown: str) -> str:
-    if found.void:
-        return VOID
-    text = f"{found.ratio:.2f} [{found.ci_low:.2f} {found.ci_high:.2f}]"
-    return unknown if math.isnan(found.ratio) else text
+def _interval_text(found: Ratio, width: int, unknown: str) -> str:
+    if found.void or math.isnan(found.ratio):
+        return VOID if found.void else unknown
+    figures = found.ratio, found.ci_low, found.ci_high
+    for decimals in (2, 1, 0):
+        text = "{:.{n}f} [{:.{n}f} {:.{n}f}]".format(*figures, n=decimals)
+        if len(text) <= width:
+            break
+    return text
 
 
 # fmt: off

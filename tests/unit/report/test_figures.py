@@ -15,6 +15,7 @@ from tcpx_mpi.report.launches import rows_over_launches
 from tcpx_mpi.stats import Distribution, RowSummary
 from tcpx_mpi.stats.one_way import OneWay
 from tcpx_mpi.stats.open_loop import OpenLoop
+from tcpx_mpi.stats.ratios import Ratio
 
 NAMES = [field.name for field in dataclasses.fields(Distribution)]
 #: No two figures are alike.
@@ -120,3 +121,22 @@ def test_every_figure_of_a_line_is_that_of_the_summary(summary: RowSummary) -> N
     }  # fmt: skip
     found = columns(HEADER, summary)
     assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((0.853, 0.44, 3.26), "0.85 [0.44 3.26]"),
+        ((23.49, 2.82, 54.72), "23.5 [2.8 54.7]"),
+        ((225.05, 130.82, 425.94), "225 [131 426]"),
+    ],
+)
+def test_a_ratio_and_its_interval_have_as_many_decimals_as_their_column_has_room_for(
+    values: tuple[float, float, float], text: str
+) -> None:
+    figures = dict(zip(("ratio", "ci_low", "ci_high"), values, strict=True))
+    ratio = Ratio("mpi", "time", **figures, blocks=9, ours=1.0, theirs=1.0, wrong=0, idle_share=0.0,
+                  net_share=1.0)  # fmt: skip
+    field = fields._ratio_in_one("beside mpi", ["mpi"], 0)
+    found = field.unit.text(ratio, field.columns, "n/a")
+    assert (found, len(found) <= field.columns) == (text, True)
