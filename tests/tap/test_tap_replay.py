@@ -21,11 +21,11 @@ PAUSE_MS = 40
 
 def by_peer(folder: Path) -> dict[tuple[int, int], list[list[int]]]:
     """The sizes that were sent from one rank to another, in order, a list a connection that had
-    any."""
+    any; which of two was open first is nobody's choice."""
     found: dict[tuple[int, int], dict[int, list[int]]] = {}
     for sender, receiver, lane, size in read_recording(str(folder)).messages.tolist():
         found.setdefault((sender, receiver), {}).setdefault(lane, []).append(size)
-    return {way: list(lanes.values()) for way, lanes in found.items()}
+    return {way: sorted(lanes.values()) for way, lanes in found.items()}
 
 
 @pytest.mark.parametrize("pattern", ["ring", variant("alltoall")])
