@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.cpu_bindings import RX_VARIABLE, TX_VARIABLE, parse_bindings
+from tcpx_mpi.plugin.current_gpu import hides_all_gpus
 from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.plugin.sockets import MAX_DATA_SOCKETS, MAX_THREADS, THREADS_VARIABLE, c_number
 
@@ -34,7 +35,7 @@ _TELEMETRY_PATH = "NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORTER_PATH"
 #: In the order in which a run meets them. 0, and more than 16, threads or sockets are 1 to TCPX.
 FATAL = (
     FatalValue(
-        "CUDA_VISIBLE_DEVICES", lambda text, _: text in ("", "-1"),
+        "CUDA_VISIBLE_DEVICES", lambda text, _: hides_all_gpus(text),
         "hides all GPUs, and TCPX ends a process without one", "name some, or unset it",
     ),
     FatalValue(

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 LIMIT_S = 120
+#: In each clause's process a GPU is current before a plugin begins, a second or two each.
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def conform(folder: Path, *arguments: str, **environ: str) -> Found:
     file.unlink(missing_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "tcpx_mpi", "conform", *arguments, "--json", str(file)],
-        capture_output=True, text=True, timeout=LIMIT_S, env=os.environ | environ,
+        capture_output=True, text=True, timeout=LIMIT_S, env=os.environ | NO_GPU | environ,
     )  # fmt: skip
     document = json.loads(file.read_text()) if file.exists() else {}
     return Found(done.returncode, done.stdout, done.stderr, document)

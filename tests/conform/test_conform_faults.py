@@ -15,7 +15,7 @@ from pathlib import Path
 import gpus
 import pytest
 import refplugin_build
-from conform_command import LIMIT_S, Found, conform
+from conform_command import LIMIT_S, NO_GPU, Found, conform
 from try_faults import built_on
 
 from tcpx_mpi.conform import flushing, gpu_memory
@@ -188,10 +188,10 @@ def test_a_plugin_that_looks_for_the_current_gpu_in_init_finds_one(
     plugin: Path, tmp_path: Path
 ) -> None:
     which = ("--only", "message", "--memory", "host")
-    two = gpus.stand_in(2).variables
-    found = conform(tmp_path, str(plugin), *which, FAULT="needs-a-gpu", **two)
+    two = {**gpus.stand_in(2).variables, "FAULT": "needs-a-gpu"}
+    found = conform(tmp_path, str(plugin), *which, **two)
     assert found.code == 0, found.out
-    without = conform(tmp_path, str(plugin), *which, FAULT="needs-a-gpu")
+    without = conform(tmp_path, str(plugin), *which, **(two | NO_GPU))
     assert "the plugin has crashed by" in without.reasons()["init"], without.out
 
 
@@ -237,7 +237,9 @@ def verdicts_of(plugin: Path, faults: dict[str, str]) -> Verdicts:
             [sys.executable, str(DRIVER), str(plugin), memory, DEADLINE_S, *tried[part::AT_ONCE]],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
         )
-        for memory, environ, tried in (("host", None, of_host), ("cuda", two, of_gpus))
+        for memory, environ, tried in (
+            ("host", {**os.environ, **NO_GPU}, of_host), ("cuda", two, of_gpus),
+        )
         for part in range(AT_ONCE)
     ]  # fmt: skip
     found = {}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import refplugin_build
-from conform_command import conform
+from conform_command import NO_GPU, conform
 from tap_files import bundled
 
 TESTS = Path(__file__).parents[1]
@@ -123,7 +123,7 @@ def tried(plugin: Path, names: list[str], **environ: str) -> dict[str, Any]:
     command = [sys.executable, str(TESTS / "conform" / "try_faults.py"), str(plugin), "host", "5"]
     done = subprocess.run(
         [*command, *names], capture_output=True, text=True, timeout=3000,
-        env={**os.environ, **environ, "NCCL_SOCKET_IFNAME": "=lo"},
+        env={**os.environ, **NO_GPU, **environ, "NCCL_SOCKET_IFNAME": "=lo"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines())
