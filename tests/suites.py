@@ -179,7 +179,7 @@ SUITES = {
         "20 minutes",
         (
             *("-m", "variant or not variant", "-o", "faulthandler_timeout=3000"),
-            *("tap", "tap/conform_under_tap.py"),
+            *("tap/test_*.py", "tap/conform_under_tap.py"),
         ),
         environ={"TCPX_MPI_REQUIRE": "compiler"},
         needs=(COMPILER,),
