@@ -47,8 +47,10 @@ def _finding(
     header: RunHeader, row: Row, summary: RowSummary, found: Spikes, where: str
 ) -> Finding[str]:
     count = len(found.found)
+    longest = sorted(found.found, key=lambda spike: -spike.took_ns)[:_MOST_ITERATIONS]
     named = [
-        _in_words(spike, _who(header, row, spike.ranks)) for spike in found.found[:_MOST_ITERATIONS]
+        _in_words(spike, _who(header, row, spike.ranks))
+        for spike in sorted(longest, key=lambda spike: spike.iteration)
     ]
     if count > _MOST_ITERATIONS:
         named.append(f"{count - _MOST_ITERATIONS} more")

@@ -4,7 +4,7 @@ Of patterns whose senders are told apart for that (`Pattern.tails`), and of requ
 that is asked. An arrival is from the start of
 the receiver's iteration until all bytes of a sender were there; those of all receivers are taken
 together. Where all send to one rank, goodput is a sender's part of the size over its median
-arrival.
+arrival. Nothing is said of rows that came in bursts, whose arrivals would be gaps.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tcpx_mpi import patterns
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stats.bursts import was_there_before
 from tcpx_mpi.stats.distribution import Distribution, describe
 from tcpx_mpi.units import figure, format_size
 
@@ -37,6 +38,8 @@ def tails(
         return
     one_link = pattern.tails == "one link"
     for row, summary in zip(rows, summaries, strict=True):
+        if not math.isnan(summary.burst_gap_ns):
+            continue
         size = format_size(row.size_bytes)
         text = f"{size}, slowest rank of each iteration: {_figures(summary.per_iteration)}"
         yield Finding(Severity.NOTE, "Tail", text)
@@ -110,9 +113,9 @@ def arrivals_by_sender(row: Row) -> dict[int, Distribution]:
 
 
 def goodput(row: Row, sender: int, by_sender: dict[int, Distribution]) -> float:
-    """Bytes a nanosecond."""
-    late = by_sender[sender].p50
-    return row.size_bytes / len(by_sender) / late if late > 0 else math.nan
+    """Bytes a nanosecond; NaN if they were there before they could arrive."""
+    late, size_bytes = by_sender[sender].p50, row.size_bytes / len(by_sender)
+    return math.nan if was_there_before(late, size_bytes) else size_bytes / late
 
 
 def jain(values: Sequence[float]) -> float:

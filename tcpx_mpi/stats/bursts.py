@@ -13,6 +13,11 @@ _AT_ONCE_NS = 1e3
 _FASTEST_BYTES_A_NS = 100.0
 
 
+def was_there_before(took_ns: float, size_bytes: float) -> bool:
+    """Whether that is too short a time for so many bytes to arrive in."""
+    return took_ns < _AT_ONCE_NS + size_bytes / _FASTEST_BYTES_A_NS
+
+
 def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
     """The row without percentiles, where most iterations were complete with the one before.
 
@@ -20,7 +25,7 @@ def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
     median gap stays in `burst_gap_ns`, for the reason.
     """
     median_ns = summary.per_iteration.p50
-    at_once = median_ns < _AT_ONCE_NS + summary.size_bytes / _FASTEST_BYTES_A_NS
+    at_once = was_there_before(median_ns, summary.size_bytes)
     if not (header.back_to_back and at_once and 4 * median_ns < summary.time_ns):
         return summary
     nan = math.nan

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import Row, mapped_arrays
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import average_over_ranks
 
 #: A mean that is so many times the median is not that of a usual iteration.
 _FAR = 1.5
-#: So many times the median is a spike; more of them, of all iterations and in number, are its usual
-#: tail.
-_SPIKE = 5.0
+#: So many times the median is a spike. If there are more than a few, of all iterations and in
+#: number, those are that stand so far above the others; if none do, it is the row's usual tail.
+_SPIKE, _APART = 5.0, 2.0
+#: Without its spikes so much of what the mean has above the median may be left.
+_SHARE = 0.5
 _FEW, _FEW_IN, _MOST = 3, 20, 64
 
 
@@ -50,14 +53,10 @@ def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) 
     if not spread.mean >= _FAR * spread.p50:
         return None
     times = summary.iteration_max_ns()
-    few = min(max(_FEW, times.size // _FEW_IN), _MOST)
-    places: list[int] = []
-    for part in mapped_arrays.pieces(times.size):
-        places += (np.flatnonzero(times[part] > _SPIKE * spread.p50) + part.start).tolist()
-        if len(places) > few:
-            return None
+    places = _longest(times, _SPIKE * spread.p50)
     left = times.size - len(places)
-    if not places or not (times.sum() - times[places].sum()) < _FAR * spread.p50 * left:
+    mean = (times.sum() - times[places].sum()) / left
+    if not places or mean - spread.p50 > _SHARE * (spread.mean - spread.p50):
         return None
     samples, starts = row.samples["iteration"], row.samples["start"]
     receiving = np.flatnonzero(row.receives).tolist()
@@ -76,3 +75,17 @@ def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) 
         found.append(LongIteration(place, () if everybody else long, took[rank], at_ns))
     time_ns = average_over_ranks(np.array(without), average)
     return Spikes(tuple(found), spread.mean / spread.p50, time_ns)
+
+
+def _longest(times: Float64s, above: float) -> list[int]:
+    """The places of the few times that stand out, in order."""
+    few = min(max(_FEW, times.size // _FEW_IN), _MOST)
+    places = np.empty(0, np.int64)
+    for part in mapped_arrays.pieces(times.size):
+        places = np.append(places, np.flatnonzero(times[part] > above) + part.start)
+        places = places[np.argsort(-times[places], kind="stable")][: few + 1]
+    if places.size > few:
+        ratios = times[places[:-1]] / times[places[1:]]
+        count = int(ratios.argmax()) + 1
+        places = places[: count if ratios[count - 1] >= _APART else 0]
+    return sorted(places.tolist())

@@ -74,6 +74,23 @@ def test_several_are_named_in_their_order_and_of_many_the_rest_is_counted() -> N
     assert ", 1 more; without them time " in text
 
 
+def test_of_many_the_longest_are_named() -> None:
+    times = steady()
+    times[0, [4, 9, 50, 70]] = [MS, 3 * MS, 2 * MS, 4 * MS]
+    text = words(row(times))
+    assert "number 4 " not in text
+    assert text.index("number 9 ") < text.index("number 50 ") < text.index("number 70 ")
+
+
+def test_those_that_stand_far_above_others_that_are_long_are_told() -> None:
+    """As where each block of a run beside a peer begins with a cold iteration."""
+    times = steady()
+    times[:, ::10] = 70 * US
+    times[0, [20, 60]] = 4 * MS
+    assert ": the mean is " in (text := words(row(times)))
+    assert "by 2 of 100 iterations: number 20 took 4 ms on rank 0, " in text
+
+
 def broad() -> np.ndarray:
     """A mean far above the median, by a tenth of the iterations."""
     times = steady()

@@ -34,7 +34,7 @@ def texts(run: Run) -> list[tuple[str, str]]:
 def incast(iterations: int) -> np.ndarray:
     """Ranks 1 and 2 to rank 0; rank 2 takes three times as long."""
     arrivals = np.full((3, 3, iterations), np.nan)
-    arrivals[0, 1], arrivals[0, 2] = 1000.0, 3000.0
+    arrivals[0, 1], arrivals[0, 2] = 2000.0, 6000.0
     return arrivals
 
 
@@ -42,19 +42,28 @@ def test_each_sender_has_its_percentiles_goodput_and_retransmits_and_all_a_fairn
     found = texts(run_of("incast", incast(3000)))
     assert [title for title, _ in found] == ["Tail", "Tails", "Fairness"]
     assert found[1][1] == (
-        "2.93 KiB, by sender: rank 1 p50 1 p99 1 p99.9 1 us (1.5 GB/s, 7 retransmits); "
-        "rank 2 p50 3 p99 3 p99.9 3 us (0.5 GB/s, unknown retransmits)"
+        "2.93 KiB, by sender: rank 1 p50 2 p99 2 p99.9 2 us (0.75 GB/s, 7 retransmits); "
+        "rank 2 p50 6 p99 6 p99.9 6 us (0.25 GB/s, unknown retransmits)"
     )
     assert found[2][1] == "2.93 KiB: 0.800 of 1 (Jain's index of the goodput of 2)"
 
 
 def test_bytes_that_were_there_before_the_iteration_began_have_no_fairness() -> None:
-    fairness = texts(run_of("incast", incast(300) - 5000))[2][1]
-    assert fairness == "2.93 KiB: n/a of 1 (Jain's index of the goodput of 2)"
+    for before in (5000, 1500):  # the second: 0.5 us of 1.5 KB are no time either
+        fairness = texts(run_of("incast", incast(300) - before))[2][1]
+        assert fairness == "2.93 KiB: n/a of 1 (Jain's index of the goodput of 2)"
+
+
+def test_nothing_is_said_of_a_row_that_came_in_bursts() -> None:
+    run = run_of("incast", incast(3000))
+    assert run.header.back_to_back
+    samples = run.rows[0].samples["iteration"]
+    samples[:], samples[:, 0] = 100, 10_000_000
+    assert texts(run) == []
 
 
 def test_percentiles_that_so_few_iterations_cannot_give_are_not_given() -> None:
-    assert "rank 1 p50 1 p99 n/a p99.9 n/a us" in texts(run_of("incast", incast(298)))[1][1]
+    assert "rank 1 p50 2 p99 n/a p99.9 n/a us" in texts(run_of("incast", incast(298)))[1][1]
 
 
 def test_arrivals_at_all_receivers_are_taken_together_and_nothing_sent_counts_for_nothing() -> None:
