@@ -55,7 +55,7 @@ def command(
 
     for option, name in (("--only", only), ("--explain", explain)):
         if name is not None and name not in BY_NAME and (option, name) != ("--explain", _ALL):
-            raise UsageError(f"{option}: {name} is no clause: expected one of {', '.join(BY_NAME)}")
+            raise UsageError(f"{option}: {expectations.no_clause(name)}")
     if explain is not None:
         chosen = CLAUSES if explain == _ALL else (BY_NAME[explain],)
         columns = terminal_columns()

@@ -76,7 +76,8 @@ def command(
     if page is not None:
         print(f"# wrote {page}")
     if run.missing:
-        raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
+        more = f" (and {len(run.missing) - 1} more above)" if len(run.missing) > 1 else ""
+        raise PartialResult(f"{file} is partial: {run.missing[0]}{more}")
     if strict:
         code, why = strict_outcome(run)
         if code:

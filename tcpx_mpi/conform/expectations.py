@@ -11,6 +11,7 @@ from typing import Any
 from tcpx_mpi.conform.table import BY_NAME
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import read_toml
+from tcpx_mpi.slips import did_you_mean
 
 _SHIPPED = Path(__file__).parent / "known"
 _FORM = "its form is in docs/reference/conformance.md"
@@ -62,11 +63,14 @@ def _known(path: str, content: Mapping[str, Any]) -> dict[str, Excuse]:
         )
     for clause in known:
         if clause not in BY_NAME:
-            raise UsageError(
-                f"--expect: {path}: {clause} is no clause; `tcpx-mpi conform --explain all` lists "
-                "them"
-            )
+            raise UsageError(f"--expect: {path}: {no_clause(clause)}")
     return {clause: _excuse(path, clause, said) for clause, said in known.items()}
+
+
+def no_clause(name: str) -> str:
+    """That it is none, and where they are listed."""
+    close = did_you_mean(name, BY_NAME)
+    return f"{name} is no clause{close}; `tcpx-mpi conform --explain all` lists them"
 
 
 def _excuse(path: str, clause: str, said: object) -> Excuse:

@@ -37,9 +37,13 @@ def summary(version: Version, known: Collection[str] = ()) -> str:
     """Below the lines of a version. `known`: the clauses that a user's file excuses."""
     counts = [f"{version.count(verdict)} {verdict.value}" for verdict in Verdict]
     text = f"# v{version.abi}: {', '.join(counts)}"
-    passed = {one.clause.name for one in version.results if one.outcome.verdict is Verdict.PASS}
-    if held := [name for name in known if name in passed]:
-        text += f"\n# --expect excuses what passes here, and need not: {', '.join(held)}"
+    for verdict, said in (
+        (Verdict.PASS, "excuses what passes here, and need not"),
+        (Verdict.FAIL, "excuses another fault, whose words were not seen"),
+    ):
+        there = {one.clause.name for one in version.results if one.outcome.verdict is verdict}
+        if named := [name for name in known if name in there]:
+            text += f"\n# --expect {said}: {', '.join(named)}"
     return text
 
 

@@ -354,6 +354,8 @@ def test_another_fault_of_a_clause_is_not_excused(plugin: Path, tmp_path: Path) 
     which = ("--only", "reported-size", "--expect", str(known))
     found = conform(tmp_path, str(plugin), *which, FAULT="wrong-size")
     assert (found.code, found.verdicts()["reported-size"]) == (9, "fail"), found.err
+    told = "# --expect excuses another fault, whose words were not seen: reported-size"
+    assert found.out.splitlines()[-1] == told
 
 
 def test_what_is_known_and_passes_all_the_same_is_told(plugin: Path, tmp_path: Path) -> None:
@@ -366,7 +368,7 @@ def test_what_is_known_and_passes_all_the_same_is_told(plugin: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ('[known]\nfulll = "x"\n', "fulll is no clause"),
+    ('[known]\nfulll = "x"\n', "fulll is no clause (did you mean full?)"),
     ("[known]\nfull = 3\n", "full has no reason"),
     ('[known]\nfull = "the 17th is an error"\n', "full excuses whatever is seen: write full"),
     ('[known]\nfull = {reason = "x", seen = 3}\n', "full has a reason and seen"),

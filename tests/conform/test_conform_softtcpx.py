@@ -93,7 +93,7 @@ def test_junit_has_a_case_for_each_clause(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("softtcpx", "--only", "nothing"), 2, "--only: nothing is no clause: expected one of"),
+        (("softtcpx", "--only", "nothing"), 2, "--only: nothing is no clause; `tcpx-mpi"),
         (("./nowhere.so",), 3, "./nowhere.so): no such file"),
         ((), 2, "conform needs the PLUGIN"),
         (("softtcpx", "--abi", "6", "--memory", "emulated"), 2, "of softtcpx has not: use host"),
