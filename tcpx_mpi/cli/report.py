@@ -76,8 +76,7 @@ def command(
     if page is not None:
         print(f"# wrote {page}")
     if run.missing:
-        more = f" (and {len(run.missing) - 1} more above)" if len(run.missing) > 1 else ""
-        raise PartialResult(f"{file} is partial: {run.missing[0]}{more}")
+        raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
     if strict:
         code, why = strict_outcome(run)
         if code:
