@@ -36,7 +36,12 @@ CRASHES = "cpu_that_follows_its_address_crashes"
 NOT_ASKED = {
     "address": [CRASHES],
     # libtsan has a thread of its own, from the first one that is started.
-    "thread": [CRASHES, "every_descriptor_and_thread", "socket_and_thread_counts"],
+    "thread": [
+        CRASHES,
+        "every_descriptor_and_thread",
+        "socket_and_thread_counts",
+        "workers_that_were_named_are_those_of_host_memory",
+    ],
 }
 #: What is not asked of the native tests.
 NOT_ASKED_OF_NATIVE = {
