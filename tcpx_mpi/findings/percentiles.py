@@ -17,9 +17,10 @@ _FAR_ABOVE = 1.5
 def percentiles(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """The findings that a reader of percentiles must know."""
     bursts = [
-        f"{format_size(s.size_bytes)} (a gap of {s.burst_gap_ns / 1e3:.2g} us)"
+        f"{format_size(s.size_bytes)}{label} (a gap of {side.burst_gap_ns / 1e3:.2g} us)"
         for s in summaries
-        if not math.isnan(s.burst_gap_ns)
+        for side, label in ((s, ""), (s.in_place, " in place"))
+        if side is not None and not math.isnan(side.burst_gap_ns)
     ]
     if bursts:
         text = (

@@ -19,11 +19,14 @@ def was_there_before(took_ns: float, size_bytes: float) -> bool:
 
 
 def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
-    """The row without percentiles, where most iterations were complete with the one before.
+    """The row, and the row in place, without percentiles where most iterations were complete with
+    the one before.
 
     Then they are those of gaps between looks, and say nothing about what a message takes. The
     median gap stays in `burst_gap_ns`, for the reason.
     """
+    if summary.in_place is not None:
+        summary = dataclasses.replace(summary, in_place=without_gaps(header, summary.in_place))
     median_ns = summary.per_iteration.p50
     at_once = was_there_before(median_ns, summary.size_bytes)
     if not (header.back_to_back and at_once and 4 * median_ns < summary.time_ns):

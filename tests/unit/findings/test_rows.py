@@ -12,7 +12,7 @@ import pytest
 from judged import about, judged, run_of, summaries_of, warnings
 
 from tcpx_mpi.findings import Severity
-from tcpx_mpi.records import Fault
+from tcpx_mpi.records import IN_PLACE, Fault, SideKey
 
 
 def test_wrong_bytes_are_told_in_the_words_of_who_found_them() -> None:
@@ -107,6 +107,22 @@ def test_percentiles_of_bursts_are_told_from_times(
     assert math.isnan(spread.p50) is told
     assert math.isnan(spread.p50_high) is told
     assert spread.max > 0
+
+
+def test_bursts_of_the_row_in_place_are_told_as_such_and_have_no_spike() -> None:
+    row, in_place = invented.row(), invented.row()
+    times = np.array([500_000] + 19 * [200], dtype=np.int64)
+    in_place.samples["iteration"] = np.tile(times, (4, 1))
+    row.sides[SideKey(place=IN_PLACE)] = in_place
+    run = run_of([row], invented.run_header())
+    found = judged(run.rows, run.header)
+    assert [text[:41] for text in about("Bursts", found)] == [
+        "at 1 KiB in place (a gap of 0.2 us) most "
+    ]
+    assert about("Spike", found) == []
+    side = summaries_of(run)[0].in_place
+    assert side is not None
+    assert math.isnan(side.per_iteration.p50)
 
 
 @pytest.mark.parametrize(("late", "told"), [(900, True), (200, False)])
