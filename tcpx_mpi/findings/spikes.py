@@ -35,12 +35,25 @@ def spikes(
                 continue
             found = find_spikes(side, of_side, header.plan.average, header.time_divisor)
             if found is not None:
-                where = f"{format_size(row.size_bytes)}{label}"
+                where = f"{_name_of(row, rows)}{label}"
                 told.append(_finding(header, side, of_side, found, where))
     if len(told) > _MOST_ROWS:
         text = f"in {counted(len(told) - _MOST_ROWS, 'more row')} a few iterations make the mean"
         told[_MOST_ROWS:] = [Finding(Severity.DOUBTFUL, "Spike", text)]
     return told
+
+
+def _name_of(row: Row, rows: Sequence[Row]) -> str:
+    """Its size, and what tells it from the others of that size."""
+    same = [each for each in rows if each.size_bytes == row.size_bytes]
+    names = [
+        f"{title}{getattr(row, name)}"
+        for name, title in (("type_name", ""), ("redop", ""), ("root", "root "))
+        if len({getattr(each, name) for each in same}) > 1
+    ]
+    if not names and len(same) > 1:
+        names = [f"row {row.index}"]
+    return " ".join([format_size(row.size_bytes), *names])
 
 
 def _finding(
@@ -55,7 +68,9 @@ def _finding(
     if count > _MOST_ITERATIONS:
         named.append(f"{count - _MOST_ITERATIONS} more")
     without = f"without {'it' if count == 1 else 'them'} time {figure(found.time_ns / 1e3, 4)} us"
-    if math.isfinite(summary.busbw) and found.time_ns > 0:
+    if math.isnan(found.time_ns):
+        without = f"{counted(summary.iterations - count, 'other')} are too few to be the usual ones"
+    elif math.isfinite(summary.busbw) and found.time_ns > 0:
         busbw = summary.busbw * summary.time_ns / found.time_ns
         without += f", busbw {figure(busbw, 3)} GB/s"
     text = (

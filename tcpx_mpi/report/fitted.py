@@ -13,6 +13,7 @@ from tcpx_mpi.patterns import PROGRAMS, find_program
 from tcpx_mpi.records import RunHeader
 from tcpx_mpi.report.field import Field
 from tcpx_mpi.report.fields import (
+    ALGBW,
     COUNT,
     IDENTITY,
     POINT,
@@ -25,8 +26,8 @@ from tcpx_mpi.report.fields import (
 )
 from tcpx_mpi.stats import RowSummary
 
-#: Of nccl-tests' fields these are left out first.
-_DISPENSABLE = (COUNT, ROOT, REDOP, TYPE)
+#: Of nccl-tests' fields these are left out first; `algbw` only where they alone have no room.
+_DISPENSABLE = (COUNT, ROOT, REDOP, TYPE, ALGBW)
 #: The settings by which rows of a program differ in one of them.
 _IN_TURN = {ROOT.name: "root", REDOP.name: "op", TYPE.name: "datatype"}
 
@@ -80,7 +81,7 @@ def _baseline_columns(
     standard, dropped = _standard(header), []
     # What tells rows apart gives way last, and only where not even nccl-tests' fields have room.
     for dispensable in sorted(_DISPENSABLE, key=lambda field: _differs(header, field)):
-        ours = [] if _differs(header, dispensable) else kept
+        ours = [] if dispensable is ALGBW or _differs(header, dispensable) else kept
         if _width([*standard, *ours]) > columns:
             standard = [each for each in standard if each.name != dispensable.name]
             dropped.append(dispensable.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,8 @@ class LongIteration:
 
 @dataclass(frozen=True)
 class Spikes:
-    """The spikes of a row, in order; its mean over its median, and its time without them."""
+    """The spikes of a row, in order; its mean over its median, and its time without them: NaN if
+    too few iterations are left to be the usual ones."""
 
     found: tuple[LongIteration, ...]
     mean_over_median: float
@@ -73,7 +75,7 @@ def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) 
         everybody = len(long) == len(took) > 1
         at_ns = int(starts[rank][place]) - int(starts[rank][0])
         found.append(LongIteration(place, () if everybody else long, took[rank], at_ns))
-    time_ns = average_over_ranks(np.array(without), average)
+    time_ns = average_over_ranks(np.array(without), average) if left > _FEW else math.nan
     return Spikes(tuple(found), spread.mean / spread.p50, time_ns)
 
 

@@ -135,6 +135,22 @@ def test_spikes_of_many_rows_are_counted() -> None:
     assert "Spike: in 2 more rows a few iterations make the mean" in text
 
 
+def test_of_rows_of_one_size_a_spike_says_what_tells_its_row_from_the_others() -> None:
+    quiet, times = row(steady(), 0), steady()
+    times[0, 30] = 9 * MS
+    again = dataclasses.replace(row(times, 1), size_bytes=quiet.size_bytes)
+    assert words(quiet, again).startswith("Spike: 1 KiB row 1: the mean is ")
+    other = dataclasses.replace(again, redop="max", root=2)
+    assert words(quiet, other).startswith("Spike: 1 KiB max root 2: the mean is ")
+
+
+@pytest.mark.parametrize(("others", "told"), [(3, False), (4, True)])
+def test_a_time_without_its_spikes_is_of_more_than_a_few(others: int, told: bool) -> None:
+    text = words(row(np.concatenate([steady()[:, :others], np.full((4, 1), 9 * MS)], axis=1)))
+    assert ("; without it time " in text) is told
+    assert ("; 3 others are too few to be the usual ones" in text) is not told
+
+
 def test_the_part_in_place_has_its_own() -> None:
     times = steady()
     times[0, 30] = 9 * MS

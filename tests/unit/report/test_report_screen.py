@@ -235,6 +235,17 @@ def test_a_program_on_eighty_columns_keeps_the_operation_if_its_rows_are_of_seve
     assert titles.count("#wrong") == 2
 
 
+def test_a_program_on_eighty_columns_keeps_all_that_tells_its_rows_apart() -> None:
+    settings = [(name, "all", "command line") for name in ("op", "datatype", "root")]
+    header = invented.run_header(pattern="reduce", plan=Plan(sizes=(1024,)), settings=settings)
+    run = Run("o.h5", header, invented.setup_times(), [invented.row(0)], complete=True)
+    lines = shown(run, 80)
+    titles = next(line for line in lines if "#wrong" in line).split()
+    assert {"type", "redop", "root"} < {*titles}
+    assert (titles.count("busbw"), titles.count("algbw")) == (2, 0)
+    assert "Not shown here       : count, algbw" in "\n".join(lines)
+
+
 def test_warnings_stand_above_the_verdict() -> None:
     run = sound_with_a_note_before_a_warning()
     titles = [line[2:].split(":")[0].strip() for line in shown(run, 120) if line.startswith("# ")]
