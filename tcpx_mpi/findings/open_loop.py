@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.stats import RowSummary
-from tcpx_mpi.units import figure, format_size
+from tcpx_mpi.units import figure
 
 
 def pace(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """The rows that did not keep up with what was offered, whose latency has no figure."""
     behind = [
-        f"{format_size(s.size_bytes)} ({figure(s.open_loop.achieved, 4)} of "
-        f"{figure(s.open_loop.offered, 4)} a second)"
-        for s in summaries
+        f"{name} ({figure(s.open_loop.achieved, 4)} of {figure(s.open_loop.offered, 4)} a second)"
+        for name, s in zip(row_names(summaries), summaries, strict=True)
         if s.open_loop is not None and not s.open_loop.keeps_up
     ]
     if behind:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import ObservedPlacement, RankInfo, RunHeader, rank_name
-from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stats import RowSummary, sides_of
 from tcpx_mpi.units import counted, format_size
 
 #: Counters of a NIC hold what a rank exchanged with other nodes, and headers; less than this part
@@ -84,7 +84,7 @@ def line_rate_percent(info: RankInfo, proof: ObservedPlacement, elapsed_ns: floa
 
 
 def _of_rank(info: RankInfo, summaries: Sequence[RowSummary]) -> list[ObservedPlacement]:
-    return [s.proof[info.rank] for s in summaries if info.rank < len(s.proof)]
+    return [s.proof[info.rank] for s in sides_of(summaries) if info.rank < len(s.proof)]
 
 
 def _elsewhere(info: RankInfo, rows: Sequence[ObservedPlacement]) -> Iterator[tuple[str, str]]:

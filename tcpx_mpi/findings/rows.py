@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from tcpx_mpi.findings.figures import percent
 from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import Row, Run, RunHeader, rank_name
-from tcpx_mpi.stats import RowSummary, slowest_rank
+from tcpx_mpi.stats import RowSummary, sides_of, slowest_rank
 from tcpx_mpi.units import counted, figure, format_size
 
 #: More of a row's time than this is the tool's own, and the row measures the tool.
@@ -20,8 +21,9 @@ _FULL = ("sample-space", "sample-memory")
 
 
 def is_unchecked(summary: RowSummary) -> bool:
-    """Whether a row moved bytes that nobody, or not everybody, checked."""
-    return summary.size_bytes > 0 and not summary.checked
+    """Whether a row moved bytes that nobody, or not everybody, checked; one in which nothing
+    travels claims nothing."""
+    return summary.size_bytes > 0 and summary.payload_received != 0 and not summary.checked
 
 
 def wrong_bytes(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
@@ -54,10 +56,11 @@ def checks(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Findi
     if header.left_unflushed:
         text = f"receives are not flushed (--flush never), as NCCL would: {header.left_unflushed}"
         yield Finding(Severity.NOTE, "Ablation", text)
-    received = sum(summary.payload_received for summary in summaries)
-    checked = sum(summary.payload_received_checked for summary in summaries)
+    sides = sides_of(summaries)
+    received = sum(summary.payload_received for summary in sides)
+    checked = sum(summary.payload_received_checked for summary in sides)
     # Of a loaded ping-pong only a part of the measured time is known.
-    known = [] if any(s.load is not None for s in summaries) else summaries
+    known = [] if any(s.load is not None for s in summaries) else sides
     measured = sum(summary.measured_ns for summary in known)
     overhead = sum(summary.overhead_ns for summary in known)
     if received > 0:
@@ -101,16 +104,14 @@ def resolution(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[F
         return
     # By rows: an iteration is `agg` copies, two of them in a round trip, and one stamp at its end.
     shares = {
-        s.size_bytes: (s.chunks * chunk_ns + clock_ns) / (s.time_ns * s.agg * header.time_divisor)
-        for s in summaries
+        name: (s.chunks * chunk_ns + clock_ns) / (s.time_ns * s.agg * header.time_divisor)
+        for name, s in zip(row_names(summaries), summaries, strict=True)
         if s.time_ns > 0
     }
-    below = {size: share for size, share in shares.items() if share > _OWN_SHARE}
+    below = [f"{name} ({100 * part:.0f} %)" for name, part in shares.items() if part > _OWN_SHARE]
     if below:
-        sizes = ", ".join(
-            f"{format_size(size)} ({100 * part:.0f} %)" for size, part in below.items()
-        )
-        text = f"the tool's own loop and clock have more than a tenth of the time at {sizes}"
+        at = ", ".join(below)
+        text = f"the tool's own loop and clock have more than a tenth of the time at {at}"
         yield Finding(Severity.NOTE, "Below resolution", text)
 
 
@@ -121,7 +122,10 @@ def network(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Find
         text = "averages only, by the rules and the check of nccl-tests"
         yield Finding(Severity.NOTE, "Imported", text)
         return
-    known = [s for s in summaries if s.net_sent is not None and s.net_received is not None]
+    sides = sides_of(summaries)
+    if not sum(summary.payload_sent for summary in sides):
+        return
+    known = [s for s in sides if s.net_sent is not None and s.net_received is not None]
     payload = sum(summary.payload_sent for summary in known)
     payload_received = sum(summary.payload_received for summary in known)
     if payload == 0:
@@ -151,10 +155,11 @@ def network(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Find
 def late_starts(header: RunHeader, rows: Sequence[Row]) -> Iterator[Finding[str]]:
     """Starts at an agreed instant that a rank missed, and which missed most."""
     by_rank: Counter[int] = Counter()
-    for row in rows:
+    sides = [side for row in rows for side in row.of_plugin()]
+    for row in sides:
         by_rank.update({rank: int(late.sum()) for rank, late in enumerate(row.late)})
     if total := by_rank.total():
-        starts = sum(row.late.size for row in rows)
+        starts = sum(row.late.size for row in sides)
         ((most, times),) = by_rank.most_common(1)
         text = f"{total} of {starts} at an agreed instant: a rank got its CPU later"
         text += f"; {rank_name(header, most)} missed {times}"
@@ -171,12 +176,13 @@ def ended_early(run: Run) -> Iterator[Finding[str]]:
 def endings(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """Rows that ended before they had what was asked for."""
     asked = {name: value for name, value, _ in header.settings}
+    named = list(zip(row_names(summaries), summaries, strict=True))
     wide = [
-        f"{format_size(summary.size_bytes)} (+-{100 * summary.half_width:.2g} %)"
-        for summary in summaries
+        f"{name} (+-{100 * summary.half_width:.2g} % by blocks)"
+        for name, summary in named
         if summary.ended_by == "max-time"
     ]
-    full = [format_size(s.size_bytes) for s in summaries if s.ended_by in _FULL]
+    full = [name for name, summary in named if summary.ended_by in _FULL]
     if wide:
         rows = f"{len(wide)} of {counted(len(summaries), 'row')}"
         text = f"not within --ci {asked.get('ci', '')} by --max-time in {rows}: {', '.join(wide)}"

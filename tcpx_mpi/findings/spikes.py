@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.findings.stragglers import ways_of
 from tcpx_mpi.records import IN_PLACE, GpuRow, Row, RunHeader, SideKey, throttled
 from tcpx_mpi.stats import LongIteration, RowSummary, Spikes, find_spikes
-from tcpx_mpi.units import counted, figure, format_size
+from tcpx_mpi.units import counted, figure
 
 #: So many rows, and iterations of a row, are named; of more, how many there are.
 _MOST_ROWS = 4
@@ -26,34 +27,21 @@ def spikes(
     if header.averages_only or header.is_open_loop:
         return []
     told = []
-    for row, summary in zip(rows, summaries, strict=True):
+    for row, summary, name in zip(rows, summaries, row_names(summaries), strict=True):
         for side, of_side, label in (
             (row, summary, ""),
             (row.sides.get(SideKey(place=IN_PLACE)), summary.in_place, " in place"),
         ):
             if side is None or of_side is None:
                 continue
-            found = find_spikes(side, of_side, header.plan.average, header.time_divisor)
+            found = find_spikes(header, side, of_side)
             if found is not None:
-                where = f"{_name_of(row, rows)}{label}"
+                where = f"{name}{label}"
                 told.append(_finding(header, side, of_side, found, where))
     if len(told) > _MOST_ROWS:
         text = f"in {counted(len(told) - _MOST_ROWS, 'more row')} a few iterations make the mean"
         told[_MOST_ROWS:] = [Finding(Severity.DOUBTFUL, "Spike", text)]
     return told
-
-
-def _name_of(row: Row, rows: Sequence[Row]) -> str:
-    """Its size, and what tells it from the others of that size."""
-    same = [each for each in rows if each.size_bytes == row.size_bytes]
-    names = [
-        f"{title}{getattr(row, name)}"
-        for name, title in (("type_name", ""), ("redop", ""), ("root", "root "))
-        if len({getattr(each, name) for each in same}) > 1
-    ]
-    if not names and len(same) > 1:
-        names = [f"row {row.index}"]
-    return " ".join([format_size(row.size_bytes), *names])
 
 
 def _finding(
@@ -68,9 +56,11 @@ def _finding(
     if count > _MOST_ITERATIONS:
         named.append(f"{count - _MOST_ITERATIONS} more")
     without = f"without {'it' if count == 1 else 'them'} time {figure(found.time_ns / 1e3, 4)} us"
-    if math.isnan(found.time_ns):
+    if found.waited:
+        without = "the others had been sent before they began, so their time alone is not known"
+    elif math.isnan(found.time_ns):
         without = f"{counted(summary.iterations - count, 'other')} are too few to be the usual ones"
-    elif math.isfinite(summary.busbw) and found.time_ns > 0:
+    elif summary.busbw > 0 and found.time_ns > 0:
         busbw = summary.busbw * summary.time_ns / found.time_ns
         without += f", busbw {figure(busbw, 3)} GB/s"
     text = (

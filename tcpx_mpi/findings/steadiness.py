@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.stats import Change, RowSummary, find_change
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import figure
 
 #: So many rows are named; of more, how many there are.
 _MOST = 4
 
 
 def steadiness(summaries: Sequence[RowSummary]) -> list[Finding[str]]:
-    """Each row, the first few, that warmed up, drifted or jumped, and what to try."""
-    found = [(summary, find_change(summary.iteration_max_ns())) for summary in summaries]
-    unsteady = [_finding(summary, change) for summary, change in found if change is not None]
+    """Each row, the first few, that warmed up, drifted or jumped, and what to try; of rows that
+    came in bursts nothing, whose times are gaps."""
+    unsteady = [
+        _finding(name, summary, change)
+        for name, summary in zip(row_names(summaries), summaries, strict=True)
+        if math.isnan(summary.burst_gap_ns)
+        and (change := find_change(summary.iteration_max_ns())) is not None
+    ]
     if len(unsteady) > _MOST:
         text = f"{len(unsteady) - _MOST} more rows were not steady"
         unsteady[_MOST:] = [Finding(Severity.NOTE, "Not steady", text)]
     return unsteady
 
 
-def _finding(summary: RowSummary, change: Change) -> Finding[str]:
-    share = f"{100 * abs(change.relative):.2g} %"
+def _finding(name: str, summary: RowSummary, change: Change) -> Finding[str]:
+    share = f"{figure(100 * abs(change.relative), 2)} %"
     way = "slower" if change.after > change.before else "faster"
     if change.kind == "warm-up":
         slower = 100 * (change.before / change.after - 1)
@@ -42,7 +49,7 @@ def _finding(summary: RowSummary, change: Change) -> Finding[str]:
             "began or ended on this machine"
         )
         title, remedy = "Step", "repeat, or use --runs"
-    return Finding(Severity.NOTE, title, text, remedy, format_size(summary.size_bytes))
+    return Finding(Severity.NOTE, title, text, remedy, name)
 
 
 def _rounded_up(iterations: int) -> int:

@@ -283,10 +283,11 @@ def _nobody(
 
 
 def _cannot_tell(header: RunHeader, size: int, found: Sensitivity) -> str:
+    farthest = f"{rank_name(header, found.rank)}, {found.role}: {found.farthest:.3g} x"
     return (
-        f"cannot tell (noise {_noise(found.noise)}); farthest: {rank_name(header, found.rank)}, "
-        f"{found.role}: {found.farthest:.3g} x; a rank goes unseen below {_limit(size, found)}: "
-        "use more iterations (-n), or a quieter machine"
+        f"cannot tell (noise {_noise(found.noise)}); "
+        f"farthest: {farthest if found.farthest > 1 else 'none is slower'}; a rank goes unseen "
+        f"below {_limit(size, found)}: use more iterations (-n), or a quieter machine"
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings.baselines import wrong_of_baselines
 from tcpx_mpi.findings.finding import Finding, Severity, worst_first
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.findings.rows import ended_early, is_unchecked, wrong_bytes
 from tcpx_mpi.records import IMPORTED_BOUNDS, Run, RunHeader, SideKey
-from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
+from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, sides_of
 from tcpx_mpi.stats.ratios import Ratio, strongest
 from tcpx_mpi.units import ABSENT, counted, figure, format_size
 
@@ -27,8 +28,7 @@ def out_of_bounds(header: RunHeader, summaries: Summaries) -> tuple[int | None, 
     """The number of wrong values, and whether that is well; None if an imported log does not count
     them in its rows."""
     wrong = sum(summary.wrong_found for summary in summaries)
-    sides = [side for s in summaries for side in (s, s.in_place) if side is not None]
-    if not header.averages_only or wrong or any(side.checked for side in sides):
+    if not header.averages_only or wrong or any(s.checked for s in sides_of(summaries)):
         return wrong, wrong == 0
     count, _, verdict = header.facts.get(IMPORTED_BOUNDS, "").partition(" ")
     return (int(count), verdict == "OK") if verdict else (None, None)
@@ -146,7 +146,7 @@ def _bytes(header: RunHeader, summaries: Summaries) -> Iterator[Finding[str]]:
         text = "not all were checked, so the bandwidth is only claimed, not proved"
         yield Finding(Severity.DOUBTFUL, title, text)
     else:
-        total = format_size(sum(summary.payload_received_checked for summary in moved))
+        total = format_size(sum(side.payload_received_checked for side in sides_of(moved)))
         yield Finding(Severity.GOOD, title, f"right: all {total} that were timed are checked")
 
 
@@ -154,11 +154,19 @@ def _speed(summaries: Summaries) -> Iterator[Finding[str]]:
     average = mean_bus_bandwidth(summaries)
     if not math.isfinite(average):
         return
-    best = max(summaries, key=lambda s: s.busbw if math.isfinite(s.busbw) else -1.0)
+    name, best = max(
+        zip(row_names(summaries), map(_faster_side, summaries), strict=True),
+        key=lambda item: item[1],
+    )
     text = f"{average:.4g} GB/s bus bandwidth on average over {counted(len(summaries), 'row')}"
-    if len(summaries) > 1 and math.isfinite(best.busbw):
-        text += f", most at {format_size(best.size_bytes)} ({best.busbw:.4g})"
+    if len(summaries) > 1 and best >= 0:
+        text += f", most at {name} ({best:.4g})"
     yield Finding(Severity.NOTE, "Speed", text)
+
+
+def _faster_side(summary: RowSummary) -> float:
+    known = [side.busbw for side in sides_of([summary]) if math.isfinite(side.busbw)]
+    return max(known, default=-1.0)
 
 
 def _ratio_findings(title: str, found: Sequence[Ratio | None]) -> Iterator[Finding[str]]:

@@ -41,7 +41,7 @@ class Figures:
         bursts."""
         header, skip = self._header, self._header.plan.per_iter_skip
         summary = summarise(self._row, _SLOWEST, header.busbw_factor, header.time_divisor, skip)
-        return without_gaps(header, summary).per_iteration.p99
+        return without_gaps(header, self._row, summary).per_iteration.p99
 
     @property
     def busbw(self) -> float:

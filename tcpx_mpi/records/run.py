@@ -89,9 +89,8 @@ def missing_rows(plan: Plan, rows: Sequence[RowFacts]) -> list[str]:
     names = []
     # Of a plan that is longer than anybody reads, no more than are named.
     for index in itertools.islice(absent, _NAMED):
-        cycle, size = divmod(index, len(plan.sizes))
-        of_cycle = f" (cycle {cycle})" if planned > len(plan.sizes) else ""
-        names.append(format_size(plan.sizes[size]) + of_cycle)
+        place = f" (row {index + 1})" if planned > len(plan.sizes) else ""
+        names.append(format_size(plan.sizes[index % len(plan.sizes)]) + place)
     return [f"{count} of {counted(planned, 'row')}: {_shortened(names, count)}"]
 
 

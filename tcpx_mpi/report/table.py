@@ -26,7 +26,7 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         row, plan.average, header.busbw_factor, header.time_divisor, plan.per_iter_skip,
         header.algbw_factor,
     )  # fmt: skip
-    summary = without_gaps(header, summary)
+    summary = without_gaps(header, row, summary)
     if header.unpack == "none":
         # An ablation: time without a part of the work is no bandwidth of anything.
         nan = math.nan

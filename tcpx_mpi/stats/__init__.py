@@ -44,7 +44,7 @@ from tcpx_mpi.stats.slowest import slowest_rank
 from tcpx_mpi.stats.spikes import LongIteration, Spikes, find_spikes
 from tcpx_mpi.stats.steadiness import Change, find_change, find_drift
 from tcpx_mpi.stats.stop_rule import half_width
-from tcpx_mpi.stats.summarise import mean_bus_bandwidth, summarise
+from tcpx_mpi.stats.summarise import mean_bus_bandwidth, sides_of, summarise
 
 __all__ = [
     "BLOCKS",
@@ -81,6 +81,7 @@ __all__ = [
     "rank_times_ns",
     "rate",
     "samples_received",
+    "sides_of",
     "slowest_rank",
     "spread_of",
     "stretch_times_ns",

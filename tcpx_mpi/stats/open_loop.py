@@ -30,10 +30,7 @@ class OpenLoop:
     #: keep up, for then it is as long as the row.
     latency: Distribution
     bound_ns: int
-
-    @property
-    def keeps_up(self) -> bool:
-        return self.achieved >= self.offered
+    keeps_up: bool = True
 
 
 def open_loop(
@@ -59,14 +56,17 @@ def open_loop(
         for rank in hear
     ])  # fmt: skip
     latency = ended.max(axis=0) - intended
+    last = np.cumsum(row.batches) - 1
+    took_ns = float((latency[last] + (row.batches - 1) * interval).sum())
+    achieved = min(rate, 1e9 * row.iterations / max(took_ns, interval))
     slower = _growth(latency, row.batches) / interval
     bound = 0
     if row.clock is not None:
         tree = row.clock.tree
         bound = max(tree.bound_between_ns(clocks[a], clocks[b]) for a in begin for b in hear)
     if slower > _KEEPS_UP:
-        return OpenLoop(rate, rate / (1 + slower), describe(np.empty(0)), bound)
-    return OpenLoop(rate, rate, describe(latency[skip:], row.spool), bound)
+        return OpenLoop(rate, achieved, describe(np.empty(0)), bound, keeps_up=False)
+    return OpenLoop(rate, achieved, describe(latency[skip:], row.spool), bound)
 
 
 def _common(row: Row, clock: int, times: Int64s) -> Int64s:

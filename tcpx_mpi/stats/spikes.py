@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcpx_mpi.arrays import Float64s
-from tcpx_mpi.records import Row, mapped_arrays
+from tcpx_mpi.records import Row, RunHeader, mapped_arrays
+from tcpx_mpi.stats.bursts import sent_ahead
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import average_over_ranks
 
@@ -38,16 +39,16 @@ class LongIteration:
 @dataclass(frozen=True)
 class Spikes:
     """The spikes of a row, in order; its mean over its median, and its time without them: NaN if
-    too few iterations are left to be the usual ones."""
+    the others are too few, or if they `waited`: most had been sent when they began."""
 
     found: tuple[LongIteration, ...]
     mean_over_median: float
     time_ns: float
+    waited: bool
 
 
-def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) -> Spikes | None:
-    """The spikes that a reader of a row's mean should know; `average` and the divisor as
-    `summarise`.
+def find_spikes(header: RunHeader, row: Row, summary: RowSummary) -> Spikes | None:
+    """The spikes that a reader of a row's mean should know.
 
     None too where a time is unknown, and where most iterations came in bursts.
     """
@@ -62,7 +63,7 @@ def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) 
         return None
     samples, starts = row.samples["iteration"], row.samples["start"]
     receiving = np.flatnonzero(row.receives).tolist()
-    copies = row.agg * time_divisor
+    copies = row.agg * header.time_divisor
     without = [
         (summary.time_ns_by_rank[rank] * times.size - samples[rank][places].sum() / copies) / left
         for rank in receiving
@@ -75,8 +76,11 @@ def find_spikes(row: Row, summary: RowSummary, average: int, time_divisor: int) 
         everybody = len(long) == len(took) > 1
         at_ns = int(starts[rank][place]) - int(starts[rank][0])
         found.append(LongIteration(place, () if everybody else long, took[rank], at_ns))
-    time_ns = average_over_ranks(np.array(without), average) if left > _FEW else math.nan
-    return Spikes(tuple(found), spread.mean / spread.p50, time_ns)
+    waited = sent_ahead(header, row)
+    time_ns = math.nan
+    if left > _FEW and not waited:
+        time_ns = average_over_ranks(np.array(without), header.plan.average)
+    return Spikes(tuple(found), spread.mean / spread.p50, time_ns, waited)
 
 
 def _longest(times: Float64s, above: float) -> list[int]:

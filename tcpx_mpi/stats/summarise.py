@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,15 @@ from tcpx_mpi.stats.series import average_over_ranks, elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
 
 
+def sides_of(summaries: Iterable[RowSummary]) -> list[RowSummary]:
+    """The rows, and those in place."""
+    return [side for s in summaries for side in (s, s.in_place) if side is not None]
+
+
 def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
     """The mean of the bus bandwidths of all rows and sides, as nccl-tests; NaN without rows."""
-    sides = [
-        side
-        for s in summaries
-        for side in (s, s.in_place)
-        # Other programs may have run a row in place only.
-        if side is not None and not (side is s and s.in_place is not None and _not_run(s))
-    ]
+    # Other programs may have run a row in place only.
+    sides = [side for side in sides_of(summaries) if side.in_place is None or not _not_run(side)]
     if not sides:
         return math.nan
     return float(np.mean([side.busbw for side in sides]))

@@ -341,7 +341,7 @@ def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
 
 
 def _cycles_note(line: Line) -> str:
-    return "" if line.low == line.high else "The band is least to most over cycles. "
+    return "" if line.low == line.high else "The band is least to most over rows of a size. "
 
 
 def _ceiling_note(ceiling: LineRate, drawn: bool) -> str:

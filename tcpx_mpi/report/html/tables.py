@@ -61,6 +61,10 @@ class Table:
     note: str = ""
 
 
+#: What rows of one size may differ in, and its title.
+_APART = {"type_name": "type", "redop": "redop", "root": "root"}
+
+
 def rows_table(summaries: Sequence[RowSummary], path: str) -> Table:
     """Every row, or the troubled, the slowest and the first ones of too many."""
     shown = _most_telling(summaries, ROWS_SHOWN)
@@ -75,7 +79,12 @@ def rows_table(summaries: Sequence[RowSummary], path: str) -> Table:
     if any(summary.in_place is not None for summary in summaries):
         columns += _IN_PLACE_CELLS
     if any(summary.cycle > 0 for summary in summaries):
-        columns = (columns[0], (Column("cycle"), lambda s: str(s.cycle)), *columns[1:])
+        names = [n for n in _APART if len({getattr(s, n) for s in summaries}) > 1] or ["cycle"]
+        apart = tuple(
+            (Column(_APART.get(name, name)), lambda s, name=name: str(getattr(s, name)))
+            for name in names
+        )
+        columns = (columns[0], *apart, *columns[1:])
     return Table(
         caption=f"{len(summaries):,} row{'' if len(summaries) == 1 else 's'}",
         columns=tuple(column for column, _ in columns),

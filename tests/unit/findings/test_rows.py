@@ -12,7 +12,10 @@ import pytest
 from judged import about, judged, run_of, summaries_of, warnings
 
 from tcpx_mpi.findings import Severity
-from tcpx_mpi.records import IN_PLACE, Fault, SideKey
+from tcpx_mpi.findings.row_names import row_names
+from tcpx_mpi.findings.verdict import in_words
+from tcpx_mpi.records import IN_PLACE, Fault, Row, SideKey
+from tcpx_mpi.units import format_size
 
 
 def test_wrong_bytes_are_told_in_the_words_of_who_found_them() -> None:
@@ -123,6 +126,105 @@ def test_bursts_of_the_row_in_place_are_told_as_such_and_have_no_spike() -> None
     side = summaries_of(run)[0].in_place
     assert side is not None
     assert math.isnan(side.per_iteration.p50)
+
+
+def one_way_row(first_ns: int, others_ns: int, sent_ns: int) -> Row:
+    """Rank 1 receives from rank 0, whose sends are over in so long each, back to back."""
+    made = invented.row(world=2, iterations=20)
+    made.receives = np.array([False, True])
+    made.payload_bytes_sent = np.array([20 * 1024, 0])
+    took = np.array([[sent_ns] * 20, [first_ns] + 19 * [others_ns]], dtype=np.int64)
+    made.samples["iteration"], made.samples["send"] = took, took.copy()
+    made.samples["start"] = 10**12 + np.cumsum(took, axis=1) - took
+    return made
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        ((500_000, 7_000, 5_000), "Bursts"),  # all 20 were sent when the first had come
+        ((500_000, 7_000, 60_000), "Spike"),  # 8 of 20 were
+        ((60_000, 10_000, 2_000), ""),  # sent in 40 us, and the mean is no more than 1.5 x
+        ((90_000, 7_000, 2_000), "waited"),
+    ],
+)
+def test_what_had_been_sent_before_its_receiver_began_tells_nothing_of_a_message(
+    times: tuple[int, int, int], told: str
+) -> None:
+    found = judged([one_way_row(*times)], invented.run_header(world=2))
+    bursts, spikes = about("Bursts", found), about("Spike", found)
+    assert (bool(bursts), bool(spikes)) == (told == "Bursts", told in ("Spike", "waited"))
+    assert all(("without it time" in text) is (told == "Spike") for text in spikes)
+    waited = "the others had been sent before they began, so their time alone is not known"
+    assert all((waited in text) is (told == "waited") for text in spikes)
+
+
+def test_ranks_whose_clocks_were_not_compared_say_nothing_of_who_was_first() -> None:
+    ranks = [invented.rank_info(rank, clock=rank) for rank in range(2)]
+    header = invented.run_header(world=2, ranks=ranks)
+    row = one_way_row(500_000, 7_000, 5_000)
+    assert about("Bursts", judged([row], header)) == []
+    row.clock = invented.row_clock()
+    row.samples["start"][1] += 5 * 10**14
+    assert len(about("Bursts", judged([row], header))) == 1
+
+
+def test_bursts_of_a_run_by_the_clock_are_not_met_by_what_it_excludes() -> None:
+    row = one_way_row(500_000, 200, 100)
+    told = [
+        about("Bursts", judged([row], invented.run_header(world=2, mode=mode)))[0]
+        for mode in ("back-to-back", "open loop")
+    ]
+    assert ["-z 1" in text for text in told] == [True, False]
+
+
+def test_what_was_timed_in_place_is_in_every_sum() -> None:
+    row, in_place = invented.row(), invented.row()
+    in_place.late = np.ones_like(in_place.late)
+    alone = judged([row])
+    row.sides[SideKey(place=IN_PLACE)] = in_place
+    assert about("Late starts", alone) == []
+    assert about("Late starts", judged([row]))[0].startswith("4 of 8 at an agreed instant")
+    by_tcp = [about("Network bytes", each)[0] for each in (alone, judged([row]))]
+    assert by_tcp[0] == by_tcp[1]
+    bytes_of = [
+        next(in_words(invented.run_header(), summaries_of(run_of([each])))).text
+        for each in (invented.row(), row)
+    ]
+    received = int(row.payload_bytes_received.sum())
+    assert bytes_of == [
+        f"right: all {format_size(total)} that were timed are checked"
+        for total in (received, 2 * received)
+    ]
+
+
+def test_the_fastest_row_may_be_one_in_place() -> None:
+    rows = [invented.row(0), invented.row(1)]
+    rows[0].sides[SideKey(place=IN_PLACE)] = quick = invented.row(0)
+    quick.samples["iteration"] = quick.samples["iteration"] // 100
+    _, speed = in_words(invented.run_header(), summaries_of(run_of(rows)))
+    assert ", most at 1 KiB (" in speed.text
+
+
+def test_a_row_in_which_nothing_travels_claims_nothing() -> None:
+    none = np.zeros(4, np.int64)
+    row = invented.row(
+        receives=none > 0, payload_bytes_sent=none, payload_bytes_received=none, checked=none > 0
+    )
+    found = judged([row, invented.row(1)])
+    assert about("WARNING", found) == []
+    assert about("Network bytes", judged([row])) == []
+
+
+def test_rows_of_one_size_have_names_that_tell_them_apart() -> None:
+    rows = [invented.row(index, size_bytes=4096) for index in range(3)]
+    rows[1].redop = rows[2].redop = "max"
+    rows[2].root = 3
+    names = row_names(summaries_of(run_of([*rows, invented.row(3, size_bytes=8)])))
+    assert names == ["4 KiB none root -1", "4 KiB max root -1", "4 KiB max root 3", "8 B"]
+    assert row_names(summaries_of(run_of([invented.row(), invented.row()]))) == [
+        "1 KiB (row 1)", "1 KiB (row 2)"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("late", "told"), [(900, True), (200, False)])

@@ -139,7 +139,7 @@ def test_of_rows_of_one_size_a_spike_says_what_tells_its_row_from_the_others() -
     quiet, times = row(steady(), 0), steady()
     times[0, 30] = 9 * MS
     again = dataclasses.replace(row(times, 1), size_bytes=quiet.size_bytes)
-    assert words(quiet, again).startswith("Spike: 1 KiB row 1: the mean is ")
+    assert words(quiet, again).startswith("Spike: 1 KiB (row 2): the mean is ")
     other = dataclasses.replace(again, redop="max", root=2)
     assert words(quiet, other).startswith("Spike: 1 KiB max root 2: the mean is ")
 

@@ -157,7 +157,7 @@ def test_of_endless_cycles_those_begun_are_planned() -> None:
     plan = Plan(sizes=(1, 2), run_cycles=0)
     assert plan.rows(cycles_begun=3)[-1] == (2, 2)
     rows = [invented.row_facts(0, size_bytes=1), invented.row_facts(2, size_bytes=1, cycle=1)]
-    assert missing_rows(plan, rows) == ["2 of 4 rows: 2 B (cycle 0), 2 B (cycle 1)"]
+    assert missing_rows(plan, rows) == ["2 of 4 rows: 2 B (row 2), 2 B (row 4)"]
 
 
 def test_nothing_is_missing_of_a_whole_run() -> None:
