@@ -204,7 +204,7 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
             says = [f for f in facts if f.names_network or f.informs]
             return not says or any(f.connected for f in says)
         says = [f for f in facts if f.numbers or (f.names_network and rank)]
-        return not says or any(f.connected or f.linked or f.near for f in says)
+        return not says or any(f.connected or f.moved or f.linked or f.near for f in says)
 
     for match in known:
         signature = match.signature

@@ -42,6 +42,8 @@ _VERSION = re.compile(r"[NR]CCL version ?:? (?P<version>\d+\.\d+\.\d+)\S*(?:\+(?
 _DEVICES = re.compile(r"NET/(?P<name>IB|Socket) : Using ?\[")
 #: All connections of a communicator are made. NCCL 2.21 and later say COMPLETE before that.
 _CONNECTED = re.compile(r"Connected all |comm \S+ rank .* - Init COMPLETE")
+#: Of a request under way: its connection was there.
+_COMPLETION = re.compile(r"Got completion (?:from peer|with (?:error|status))")
 #: A host's name that names none.
 _NO_HOST = re.compile(
     r"|[xX*]|localhost.*|.*(?:[<>{}$]|[xX*]{2}).*|(?:host|node)(?:name)?|redacted", re.I
@@ -67,6 +69,8 @@ class RankFacts:
     spoken: set[int] = field(default_factory=set)
     mentioned: set[int] = field(default_factory=set)
     connected: bool = False
+    #: Whether a connection had requests, if it is not logged itself.
+    moved: bool = False
     #: Whether more of it is there than warnings.
     informs: bool = False
     memory_off: Line | None = None
@@ -113,6 +117,7 @@ class RankFacts:
         text = line.text
         self.informs = self.informs or line.level == "INFO"
         self.connected = self.connected or _CONNECTED.match(text) is not None
+        self.moved = self.moved or _COMPLETION.search(text) is not None
         if found := _VIA.search(text):
             self._connect(found, line)
         elif found := _CHOSEN.match(text):

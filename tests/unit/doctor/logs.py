@@ -86,6 +86,14 @@ def failures() -> Iterable[Case]:
         ["IB on 2 of 2 ranks"],
         warns=["a connection broke"],
     )
+    yield Case(
+        "2.24, a completion fails, and its connection was not logged",
+        [job(dies(on(IB), "transport/net_ib.cc:2360", status, "transport/net.cc:1137 -> 6"))],
+        0,
+        ["IB on 2 of 2 ranks"],
+        warns=["a connection broke"],
+        never=["failed before"],
+    )
     silent = also(
         on(IB),
         after=[

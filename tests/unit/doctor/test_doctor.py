@@ -356,3 +356,31 @@ def test_a_plugin_that_is_not_there_is_no_cause_of_staged_connections_over_infin
     ]
     off = [f.text for f in verdict_of(lines).findings if f.severity is BAD]
     assert off == ["h0 pid 100 [0]: all connections are staged in host memory (no GDRDMA)"]
+
+
+def test_a_completion_with_an_error_is_of_a_connection_that_was_there() -> None:
+    head = "kol:25146:25827 [0] "
+    lines = [
+        f"{head}NCCL INFO ncclCommInitRank comm 0x5 rank 4 nranks 8 cudaDev 0 - Init COMPLETE",
+        f"{head}ib_plugin.c:1105 NCCL WARN NET/IB : Got completion from peer 10.0.35.1<49189> with "
+        "error 4, opcode 5327, len 5327, vendor err 81 (Send)",
+    ]
+    verdict = verdict_of(lines)
+    assert verdict.code == 11
+    assert whats(verdict, DOUBTFUL).count("a connection broke") == 1
+    old = "NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129"
+    assert verdict_of([lines[0], f"{head}transport/net_ib.cc:824 {old}"]).code == 11
+    # NCCL 2.21 says COMPLETE before it connects: a rank that says no more has not connected yet.
+    refused = "misc/socket.cc:57 NCCL WARN socketProgress: Connection closed by remote peer b<5>"
+    assert verdict_of([lines[0], f"{head}{refused}"]).code == 9
+
+
+def test_a_trace_of_a_failed_call_does_not_deny_a_communicator_that_was_made() -> None:
+    head = "kol:25146:25827 [0] NCCL INFO "
+    lines = [
+        f"{head}ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 - Init COMPLETE",
+        f"{head}transport.cc:212 -> 3",
+    ]
+    verdict = verdict_of(lines)
+    assert verdict.code == 9
+    assert "communicator" not in whats(verdict, BAD)
