@@ -177,11 +177,11 @@ def _gpu_memory(job: Job) -> Iterable[LogFinding]:
             times=len(ranks),
         )
     without = [
-        facts.memory_off
+        line
         for facts in job.with_network
-        if facts.memory_off and not (facts.memory_on or facts.linked or facts.on_sockets)
+        if (line := facts.without_memory) and job.leaves_node(facts)
     ]
-    if without and not job.needs_no_network:
+    if without:
         yield _found(
             BAD,
             "the plugin runs without GPU memory: each message is staged in host memory",
@@ -319,9 +319,10 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[LogF
 def _unknown(job: Job) -> Iterable[LogFinding]:
     remedy = "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
     for facts in job.with_network if not job.needs_no_network else ():
-        line = facts.on_sockets or facts.unknown
-        if line is not None and job.on_sockets(facts) is None:
-            why = "leaves its node, if there is another" if facts.on_sockets else "is in GPU memory"
+        off = facts.on_sockets or facts.without_memory
+        line = off or facts.unknown
+        if line is not None and not (off and job.leaves_node(facts)):
+            why = "leaves its node, if there is another" if off else "is in GPU memory"
             yield _found(
                 DOUBTFUL, f"nothing says whether a connection {why}", remedy, "certain", line
             )

@@ -100,6 +100,12 @@ class RankFacts:
         return next((line for name, line in self.networks.items() if is_sockets(name)), None)
 
     @property
+    def without_memory(self) -> Line | None:
+        """The line by which its network does without GPU memory, and no connection is there."""
+        with_memory = self.memory_on or self.linked or self.on_sockets
+        return None if with_memory else self.memory_off
+
+    @property
     def unknown(self) -> Line | None:
         """The line of a network that may or may not reach GPU memory."""
         chosen = {} if self.linked else self.chosen
@@ -195,8 +201,9 @@ class Job:
     @cached_property
     def spans(self) -> bool:
         """Whether something says that there are several nodes."""
-        return len({facts.rank.host for facts in self.with_network}) > 1 or any(
-            facts.linked or max(facts.nodes.values(), default=0) > 1 for facts in self.with_network
+        hosts = {facts.rank.host for facts in self.ranks if facts.names_network or facts.numbers}
+        return len(hosts) > 1 or any(
+            facts.linked or max(facts.nodes.values(), default=0) > 1 for facts in self.ranks
         )
 
     @cached_property
@@ -210,20 +217,23 @@ class Job:
         near = all(facts.near for facts in heard)
         return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in heard))
 
-    def on_sockets(self, facts: RankFacts) -> Line | None:
-        """The line of a rank that says so; its choice says little while nothing leaves its node."""
+    def leaves_node(self, facts: RankFacts) -> bool:
+        """Whether a rank's connections leave its node, as far as the log says: if not, its choice
+        of a network says little."""
         inside = facts.near or self._on_one_host
-        leaves = facts.linked or self.spans or not inside
-        return facts.on_sockets if leaves and not self.needs_no_network else None
+        return bool(facts.linked or self.spans or not inside) and not self.needs_no_network
+
+    def on_sockets(self, facts: RankFacts) -> Line | None:
+        """The line of a rank that says so, where it counts."""
+        return facts.on_sockets if self.leaves_node(facts) else None
 
     @cached_property
     def _on_one_host(self) -> bool:
-        """Whether all ranks are there and name one host, as far as its name is one: two containers
+        """Whether all ranks that are there name one host, as far as its name is one: two containers
         may have a host's name and a pid in common."""
         names = {replace(facts.rank, source="") for facts in self.with_network}
         return (
-            self.size > 0
-            and not (self.missing or self.spans)
+            not self.spans
             and len(names) == len(self.with_network)
             and not any(_NO_HOST.fullmatch(rank.host) for rank in names)
         )
