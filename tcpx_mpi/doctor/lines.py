@@ -23,6 +23,8 @@ _HEAD_LETTERS = 700
 _TIME = re.compile(r"(\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)(?=[A-Za-z_<])")
 #: Open MPI's, wherever a piece of output began: [1,0]<stdout>:
 _TAG = re.compile(r"(\[[^\]\s]{1,100}\])<std(?:out|err|diag)>: ?")
+#: The rank in such a tag: [1,0], [1,mpirank:13,algo-2].
+_TAGGED = re.compile(r"\[[^\]\s,]{1,100},(?:mpirank:)?(\d{1,6})[^\]\s]{0,100}\]<std")
 #: Ray's, for lines that it leaves out; what follows explains it.
 _REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across cluster\]")
 #: What the text before a host ends with, where nothing is between them.
@@ -69,6 +71,8 @@ class Line:
     text: str
     #: How many more ranks said the same, which the log leaves out (Ray).
     repeated: int = 0
+    #: How many ranks there are at least, by the launcher's tag.
+    tagged: int = 0
 
     @property
     def place(self) -> str:
@@ -79,14 +83,16 @@ def read_lines(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Line]:
     """The lines that say something, of (name, lines) of each log."""
     for name, text in logs:
         found = [
-            (number, line, _heads(line) if "NCCL " in line else [])
+            (number, line, _heads(line) if "NCCL " in line else [], tagged)
             for number, whole in enumerate(text, 1)
+            for tagged in [_ranks_tagged(whole)]
             for line in _unwrapped(whole)
         ]
-        hosts = {heads[0].host for _, _, heads in found if heads}
-        for number, line, heads in found:
+        hosts = {heads[0].host for _, _, heads, _ in found if heads}
+        for number, line, heads, tagged in found:
             if heads:
-                yield from _by_heads(name, number, line, heads, hosts)
+                for said in _by_heads(name, number, line, heads, hosts):
+                    yield replace(said, tagged=tagged) if tagged else said
             elif line.strip():
                 yield Line(name, number, None, "", line[:_LETTERS].strip())
 
@@ -136,6 +142,10 @@ def _by_heads(
             text = text[: again.start()]
         rank = Rank(head.host, head.pid, head.device, name)
         yield Line(name, number, rank, head.level, text, int(again[1]) if again else 0)
+
+
+def _ranks_tagged(line: str) -> int:
+    return max((int(rank) + 1 for rank in _TAGGED.findall(line)), default=0) if ">:" in line else 0
 
 
 def _unwrapped(line: str) -> Iterator[str]:

@@ -29,6 +29,8 @@ _VIA = re.compile(
     r"|(?P<near>P2P/MNNVL|P2P|SHM|direct shared memory))"
 )
 _COMM = re.compile(r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (?P<nodes>\d+))?")
+#: A number that any other line names.
+_RANK = re.compile(r"\brank (\d{1,6})\b", re.IGNORECASE)
 _SET = re.compile(
     r"\b(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S.*?)(?: \(.*\))?\.?$"
 )
@@ -68,6 +70,8 @@ class RankFacts:
     #: By its connections: who it is, and who the others are.
     spoken: set[int] = field(default_factory=set)
     mentioned: set[int] = field(default_factory=set)
+    #: How many ranks there are at least, by the highest number that it names.
+    least: int = 0
     connected: bool = False
     #: Whether a connection had requests, if it is not logged itself.
     moved: bool = False
@@ -123,6 +127,8 @@ class RankFacts:
         text = line.text
         self.informs = self.informs or line.level == "INFO"
         self.connected = self.connected or _CONNECTED.match(text) is not None
+        named = _RANK.findall(text) if "ank " in text else ()
+        self.least = max(self.least, line.tagged, *(int(number) + 1 for number in named))
         self.moved = self.moved or _COMPLETION.search(text) is not None
         if found := _VIA.search(text):
             self._connect(found, line)
@@ -150,6 +156,7 @@ class RankFacts:
             ends = [int(found["sender"]), int(found["receiver"])]
             self.spoken.add(ends[found["way"] == "receive"])
             self.mentioned.update(ends)
+            self.least = max(self.least, max(ends) + 1)
         if found["network"]:
             kind = self.direct if found["direct"] else self.staged
             kind.setdefault(found["network"], line)
@@ -180,10 +187,17 @@ class Job:
 
     @cached_property
     def total(self) -> int:
-        silent = [facts for facts in self.ranks if not facts.names_network and facts.rank.device]
-        return max(
-            self.size, sum(map(self.count, self.with_network)) + len(silent) * (not self.size)
-        )
+        told = any(facts.numbers for facts in self.ranks)
+        silent = [
+            facts
+            for facts in self.ranks
+            if not facts.names_network and (facts.numbers if told else facts.rank.device)
+        ]
+        heard = sum(map(self.count, self.with_network))
+        named = max((facts.least for facts in self.ranks), default=0)
+        # No number makes more ranks of a communicator of which all are there.
+        is_whole = told and heard >= self.size
+        return max(self.size, 0 if is_whole else named, heard + len(silent))
 
     @cached_property
     def missing(self) -> int:
@@ -298,7 +312,8 @@ def read_job(lines: Sequence[Line]) -> Job:
             versions[facts.version].append(str(facts))
     size = max((size for facts in ranks.values() for size in facts.numbers), default=0)
     if not size:
-        size = len({number for facts in ranks.values() for number in facts.mentioned})
+        mentioned = {number for facts in ranks.values() for number in facts.mentioned}
+        size = max(mentioned, default=-1) + 1
     return Job([*ranks.values()], size, owners, versions)
 
 

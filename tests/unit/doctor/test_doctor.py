@@ -52,14 +52,14 @@ def test_a_log_of_a_public_report_is_judged_rightly(
 def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
     said = "h:1:1 [0] NCCL INFO "
     text = [said + "Using network FasTrak",
-            said + "Channel 00/0 : 1[1] -> 8[0] [send] via NET/FasTrak/1(1)/GDRDMA/Shared",
-            said + "Channel 01/0 : 8[0] -> 1[1] [receive] via NET/FasTrak/1/GDRDMA",
-            "i:1:1 [0] NCCL INFO Channel 1/0 : 8[0] -> 1[1] [send] via NET/FasTrak/1/GDRDMA",
+            said + "Channel 00/0 : 1[1] -> 0[0] [send] via NET/FasTrak/1(1)/GDRDMA/Shared",
+            said + "Channel 01/0 : 0[0] -> 1[1] [receive] via NET/FasTrak/1/GDRDMA",
+            "i:1:1 [0] NCCL INFO Channel 1/0 : 0[0] -> 1[1] [send] via NET/FasTrak/1/GDRDMA",
             ]  # fmt: skip
     verdict = verdict_of(text)
     assert verdict.code == 0
     assert "staged" not in "\n".join(finding.text for finding in verdict.findings)
-    assert verdict_of(text[:3]).code == 11  # rank 8 says nothing
+    assert verdict_of(text[:3]).code == 11  # rank 0 says nothing
     staged = verdict_of([text[0], text[1].replace("/GDRDMA", "")])
     assert staged.code == 9
 
@@ -151,7 +151,7 @@ def test_a_newer_nccl_has_times_files_and_other_words() -> None:
 
 def test_connections_that_are_staged_are_off_and_some_of_them_a_warning() -> None:
     def via(network: str, rank: int) -> str:
-        return nccl_line(f"INFO Channel 00/0 : 0[0] -> 2[0] [send] via NET/{network}", rank)
+        return nccl_line(f"INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/{network}", rank)
 
     on = networks(TCPX, TCPX)
     staged = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/0/GDRDMA", 1)])
@@ -404,3 +404,27 @@ def test_the_choice_of_some_ranks_of_one_host_is_not_yet_off_the_fast_path() -> 
     counted = "ip-0:3:3 [3] NCCL INFO comm 0x5 rank 3 nRanks 4 nNodes 2 localRanks 2 localRank 1"
     assert verdict_of([*some, counted]).code == 9
     assert verdict_of([*staged, counted]).code == 9
+
+
+def test_a_job_has_as_many_ranks_as_the_highest_number_that_is_named() -> None:
+    far = [
+        f"{host}:1:1 [{n}] NCCL INFO Channel 07/0 : 8[0] -> 7[7] [{way}] via NET/IB/0/GDRDMA"
+        for host, n, way in (("a", 0, "send"), ("b", 7, "receive"))
+    ]
+    verdict = verdict_of(far)
+    assert verdict.code == 11
+    assert "IB on 2 of 9 ranks; 7 of 9 ranks" in verdict.headline
+    proxy = "a:1:1 [0] proxy.cc:1519 NCCL WARN [Proxy Service 11] Failed to execute operation"
+    assert "2 of 12 ranks" in verdict_of([*far, f"{proxy} Connect from rank 11"]).headline
+    tagged = "[1,31]<stdout>:c:1:1 [7] NCCL INFO NET/OFI No NIC info for dev 0"
+    assert "2 of 32 ranks" in verdict_of([*far, tagged]).headline
+    whole = [*far, "a:1:1 [0] NCCL INFO comm 0x5 rank 8 nranks 16 cudaDev 0 - Init START"]
+    assert "2 of 16 ranks" in verdict_of(whole).headline
+
+
+def test_a_job_has_as_many_ranks_as_processes_speak() -> None:
+    near = "Channel 00 : 1[1] -> 0[0] via SHM/direct/direct"
+    lines = [f"a:1:1 [0] NCCL INFO {near}", "a:2:2 [1] NCCL INFO Connected all trees"]
+    lines += ["b:3:3 [0] NCCL INFO Connected all rings"]
+    net = "c:4:4 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
+    assert "no network on 1 of 4 ranks, Socket on 1" in verdict_of([*lines, net]).headline
