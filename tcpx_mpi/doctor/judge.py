@@ -114,7 +114,8 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         f.networks and not (f.near or f.on_sockets or f.unknown) for f in job.with_network
     ):
         ways = ", ".join(sorted({name for facts in job.with_network for name in facts.near}))
-        where = f"no network is needed between the {job.total} ranks{ways and f' ({ways})'}"
+        ranks = f"between the {job.total} ranks" if job.total > 1 else "for the one rank"
+        where = f"no network is needed {ranks}{ways and f' ({ways})'}"
     return Verdict(ExitCode.OK, f"on the fast path: {where}{later}", findings)
 
 

@@ -57,7 +57,7 @@ class Rank:
 
     def __str__(self) -> str:
         process = " ".join(filter(None, (self.host, self.pid and f"pid {self.pid}")))
-        return f"{process or 'a rank'} [{self.device or '?'}]"
+        return (process or "a rank") + (self.device and f" [{self.device}]")
 
 
 @dataclass(frozen=True)

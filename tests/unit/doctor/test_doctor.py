@@ -428,3 +428,51 @@ def test_a_job_has_as_many_ranks_as_processes_speak() -> None:
     lines += ["b:3:3 [0] NCCL INFO Connected all rings"]
     net = "c:4:4 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
     assert "no network on 1 of 4 ranks, Socket on 1" in verdict_of([*lines, net]).headline
+
+
+def test_a_segment_that_is_not_there_is_not_a_lack_of_room() -> None:
+    head = "d4:13737:13737 [4] misc/shmutils.cc:132 NCCL WARN "
+    said = [nccl_line("INFO Using network IB")]
+    gone = f"{head}Error while attaching to shared memory segment /dev/shm/nccl-x (size 0), error: "
+    verdict = verdict_of([*said, f"{gone}No such file or directory (2)"])
+    assert "room" not in whats(verdict, DOUBTFUL) + whats(verdict, BAD)
+    assert "segment of shared memory is not there" in whats(verdict, DOUBTFUL)
+    for full in (
+        "Error while creating shared memory segment n (size), error: No space left on device",
+        "Error while creating shared memory segment nccl-shm-recv-9 (size 9637888)",
+        "Call to posix_fallocate failed: No space left on device",
+        "Error: failed to extend /dev/shm/nccl-4Xa0pD to 9637892 bytes",
+    ):  # fmt: skip
+        assert "no room" in whats(verdict_of([*said, f"{head}{full}"]), DOUBTFUL), full
+
+
+def test_what_follows_from_an_earlier_warning_is_no_warning_of_its_own() -> None:
+    head = "c-57:815:864 [0] "
+    lines = [
+        f"{head}net_ib.cu:80 NCCL WARN NET/IB : Got async event : local catastrophic error",
+        f"{head}misc/ibvwrap.cu:220 NCCL WARN Call to ibv_get_async_event failed",
+        f"{head}proxy.cc:1143 NCCL WARN Socket recv failed while polling for opId=0x7fa0242685e0",
+    ]
+    said = whats(verdict_of(lines), DOUBTFUL)
+    assert "the device failed" in said
+    assert "a call of InfiniBand" not in said
+    assert "not known here" not in said
+
+
+def test_checks_of_a_machine_and_what_a_plugin_tries_do_no_harm() -> None:
+    texts = (
+        'Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
+        "NUMA auto balancing enabled which can lead to variability in the RCCL performance!",
+        "RCCL_USE_AMD_SMI_LIB not set, but HIP_FABRIC_API is defined.",
+        "NET/OFI Could not find ncclGetVersion symbol",
+    )
+    for text in texts:
+        verdict = verdict_of([nccl_line(f"WARN {text}"), nccl_line("INFO Using network IB")])
+        assert not whats(verdict, DOUBTFUL), text
+
+
+def test_one_rank_and_a_rank_without_a_name_are_said_as_such() -> None:
+    one = [nccl_line("INFO Using network Socket"), nccl_line("INFO comm 0x5 rank 0 nranks 1")]
+    assert verdict_of(one).headline == "on the fast path: no network is needed for the one rank"
+    bare = "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Libfabric/0"
+    assert "a rank: all connections" in whats(verdict_of(bare), BAD)
