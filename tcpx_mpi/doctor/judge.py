@@ -8,7 +8,7 @@ connected is not on it, one node needs no network, and what is not known is not 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -73,7 +73,8 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     versions = read_versions(lines)
     family = _family(job, lines, versions)
     signs = matches(lines)
-    known, ends = [*_known(job, signs, family)], [*_ends(job, signs)]
+    known = [*_known(job, signs, family)]
+    ends, echoes = ([*_ends(job, signs, lines, echo=echo)] for echo in (False, True))
     tapped = [*_tapped(lines)]
     has_cause = any(finding.severity is BAD for finding in known)
     findings = [
@@ -83,6 +84,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         *ends,
         *_earlier(ended),
         *known,
+        *echoes,
         *(finding for finding, _ in tapped),
         *_unknown(job),
         *_other_warnings(job, [line for line in lines if not is_of_tap(line)]),
@@ -94,8 +96,13 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     off = [finding for finding in findings if finding.severity is BAD]
     if off:
         # Sockets say enough without a reason.
-        reasons = [finding for finding in ends if finding.severity is BAD]
-        reasons = reasons or ([] if any(map(job.on_sockets, job.with_network)) else off)
+        rest = [] if any(map(job.on_sockets, job.with_network)) else off
+        failed, causes, echoed = (
+            [finding for finding in of if finding.severity is BAD] for of in (ends, known, echoes)
+        )
+        if echoed and rest:
+            echoed = [*causes, *echoed]
+        reasons = failed or echoed or rest
         reason = f"; {reasons[0].text}" if reasons else ""
         return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {_where(job)}{reason}", findings)
     near = job.needs_no_network
@@ -107,7 +114,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     doubts = [finding.text for finding in (*_unknown(job), *_missing_ranks(job))]
     if doubts:
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {_where(job)}; {doubts[0]}", findings)
-    after = [*ends, *(finding for finding, stalls in tapped if stalls)]
+    after = [*ends, *echoes, *(finding for finding, stalls in tapped if stalls)]
     later = f"; later {after[0].text}" if after else ""
     where = _where(job)
     if near and not all(
@@ -132,8 +139,8 @@ def _where(job: Job) -> str:
     )
 
 
-def _who(ranks: Sequence[RankFacts]) -> str:
-    names = ", ".join(str(facts) for facts in ranks[:_NAMED])
+def _who(ranks: Sequence[RankFacts | str]) -> str:
+    names = ", ".join(str(rank) for rank in ranks[:_NAMED])
     return names if len(ranks) <= _NAMED else f"{names} and {len(ranks) - _NAMED} more"
 
 
@@ -153,10 +160,13 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
         what, remedy = "softtcpx, which is plain sockets", "name another plugin: NCCL_NET_PLUGIN"
     elif "FastSocket" in names:
         what, remedy = "FastSocket, which is sockets, in host memory", "take the machine's plugin"
-    is_all = len(on_sockets) == len(job.with_network) > 1
+    who = _who(on_sockets)
+    if len(on_sockets) == len(job.with_network) > 1:
+        count = sum(map(job.count, on_sockets))
+        who = f"{count} of {job.total} ranks" if job.missing else "all ranks"
     yield _found(
         BAD,
-        f"{'all ranks' if is_all else _who(on_sockets)}: {what}",
+        f"{who}: {what}",
         remedy,
         "likely" if found[0][1].text.startswith("NET/") else "certain",
         found[0][1],
@@ -193,9 +203,11 @@ def _gpu_memory(job: Job) -> Iterable[LogFinding]:
         )
 
 
-def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
+def _ends(
+    job: Job, known: Sequence[Match], lines: Sequence[Line], *, echo: bool
+) -> Iterable[LogFinding]:
     """Ranks that could not connect, and connections that broke. A rank that had connected was on
-    its network until then."""
+    its network until then. Of an echo the evidence is the warning that it follows."""
 
     @cache
     def had(rank: Rank | None, effect: str) -> bool:
@@ -207,13 +219,20 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
         says = [f for f in facts if f.numbers or (f.names_network and rank)]
         return not says or any(f.connected or f.moved or f.linked or f.near for f in says)
 
+    idle = [m for m in known if m.signature.echo or m.signature.effect == "harmless"]
+    no_cause = {id(line) for match in idle for line in match.lines}
     for match in known:
         signature = match.signature
-        if signature.effect not in ("failed", "lost"):
+        if signature.effect not in ("failed", "lost") or signature.echo is not echo:
             continue
         early = [line for line in match.lines if not had(line.rank, signature.effect)]
         evidence = (early or match.lines)[0]
-        who = f"{_speaker(job, evidence.rank)}: " if evidence.rank else ""
+        named = dict.fromkeys(
+            _speaker(job, line.rank) for line in early or match.lines if line.rank is not None
+        )
+        who = f"{_who([*named])}: " if named else ""
+        if echo:
+            evidence = _warning_before(evidence, lines, no_cause)
         what = f"failed before it had connected: {signature.what}" if early else signature.what
         yield _found(
             BAD if early else DOUBTFUL,
@@ -223,6 +242,18 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
             evidence,
             match.times,
         )
+
+
+def _warning_before(line: Line, lines: Sequence[Line], no_cause: Collection[int]) -> Line:
+    """The last warning of a line's process before it, or the line."""
+    found = line
+    for each in lines:
+        if each is line:
+            break
+        if each.level == "WARN" and each.text and id(each) not in no_cause:
+            is_same = each.rank and line.rank and each.rank.process == line.rank.process
+            found = each if is_same else found
+    return found
 
 
 def _earlier(ended: Sequence[Line]) -> Iterable[LogFinding]:

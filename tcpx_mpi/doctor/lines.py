@@ -17,6 +17,8 @@ from tcpx_mpi.inputs import parse_json
 _LEVEL = re.compile(r"\bNCCL (INFO|WARN|TRACE|VERSION|ABORT)\b ?")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\] ")
 _PROCESS = re.compile(r"(?:([^\s:|\"'\],;=()]{0,255}):)?([^\s:]{1,20}):[^\s:]{1,20} $")
+#: Where a process is redacted, its thread may be gone: the host is what is left.
+_HOST = re.compile(r"([^\s:|\"'\],;=()]{1,255}):[^\s:]{1,20} $")
 #: The longest head that is looked at: a host has 64 letters, a signature some hundreds.
 _HEAD_LETTERS = 700
 #: A time that touches what follows it: CloudWatch's.
@@ -119,6 +121,9 @@ def _heads(line: str) -> list[_Head]:
         start = devices[-1].start()
         process = _PROCESS.search(line, max(first, start - 300), start)
         host, pid = process.groups("") if process is not None else ("", "")
+        if pid and not (host or pid.isdigit()):
+            process = _HOST.search(line, max(first, start - 300), start)
+            host, pid = process[1] if process is not None else "", ""
         start = start if process is None else process.start()
         found.append(_Head(host, pid, devices[-1][1], match[1], start, match.end()))
     return found

@@ -476,3 +476,52 @@ def test_one_rank_and_a_rank_without_a_name_are_said_as_such() -> None:
     assert verdict_of(one).headline == "on the fast path: no network is needed for the one rank"
     bare = "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Libfabric/0"
     assert "a rank: all connections" in whats(verdict_of(bare), BAD)
+
+
+def test_all_ranks_that_failed_are_named_and_all_ranks_are_only_those_that_are_there() -> None:
+    line = "misc/shmutils.cc:132 NCCL WARN Error: failed to extend /dev/shm/nccl-x to 9 bytes"
+    near = "NCCL INFO Channel 00 : {0}[{0}] -> 0[0] via P2P/IPC"
+    dead = [f"d4:{n}:{n} [{n}] {near.format(n)}" for n in range(9)]
+    dead += [f"d4:{n}:{n} [{n}] {line}" for n in (4, 7, 4)]
+    assert "d4 pid 4 [4], d4 pid 7 [7]: failed before" in verdict_of(dead).headline
+    dead += [f"d4:{n}:{n} [{n}] {line}" for n in (1, 2, 3)]
+    assert "d4 pid 2 [2] and 1 more: failed before" in verdict_of(dead).headline
+    sockets = [*networks("Socket", "Socket", "Socket")]
+    assert "all ranks: sockets" in whats(verdict_of(sockets), BAD)
+    comm = nccl_line("INFO comm 0x5 rank 0 nranks 4 cudaDev 0 - Init START")
+    assert "3 of 4 ranks: sockets" in whats(verdict_of([*sockets, comm]), BAD)
+
+
+def test_a_host_whose_process_is_redacted_is_not_the_process() -> None:
+    said = "[5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out"
+    for host in ("host-01.example.com", "host-01.a-longer-name.example.com"):
+        verdict = verdict_of(f"[2026-03-13 22:26:02] {host}:XXXXXX {said}")
+        assert whats(verdict, DOUBTFUL).split("\n")[1].startswith(f"{host} [5]: "), host
+    verdict = verdict_of(f":4100:4107 {said}")
+    assert whats(verdict, DOUBTFUL).split("\n")[1].startswith("pid 4100 [5]: ")
+
+
+def test_a_warning_comes_before_what_nccl_says_of_it() -> None:
+    head = "user:16901:16967 [2] "
+    chosen = [f"{head}NCCL INFO Using network IB", f"{head}NCCL INFO comm 0x5 rank 2 nranks 4"]
+    wrapped = [
+        f"{head}NCCL INFO proxy.cc:1306 -> 3",
+        f"{head}proxy.cc:1519 NCCL WARN [Proxy Service 2] Failed to execute operation Connect from "
+        "rank 2, retcode 3",
+        f"{head}NCCL INFO init.cc:1358 -> 3",
+    ]
+    for where, cause, what in (
+        ("misc/ibvwrap.cc:187", "Call to ibv_modify_qp failed with error 101", "InfiniBand failed"),
+        ("ucx_plugin.c:498", "Failed: UCX error ucx_plugin.c:498 '-5'", "could not be made"),
+        ("bootstrap.cc:37", "Bootstrap : no socket interface found", "no NIC has the name"),
+    ):
+        verdict = verdict_of([*chosen, f"{head}{where} NCCL WARN {cause}", *wrapped])
+        assert verdict.code == 9
+        assert what in verdict.headline
+        (first, *_) = [finding for finding in verdict.findings if finding.text in verdict.headline]
+        assert first.evidence is not None
+        assert first.evidence.line is not None
+        assert first.evidence.line.text == cause
+    alone = verdict_of([*chosen, *wrapped])
+    assert "a connection could not be made" in alone.headline
+    assert verdict_of([*chosen, wrapped[-1]]).code == 9
