@@ -243,12 +243,15 @@ class Job:
 
     @cached_property
     def _on_one_host(self) -> bool:
-        """Whether all ranks that are there name one host, as far as its name is one: two containers
-        may have a host's name and a pid in common."""
-        names = {replace(facts.rank, source="") for facts in self.with_network}
+        """Whether all ranks of a job of a known size are there, even if some do not say which
+        network they use, and name one host, as far as its name is one: two containers may have a
+        host's name and a pid in common."""
+        seen = [facts for facts in self.ranks if facts.names_network or facts.numbers]
+        names = {replace(facts.rank, source="") for facts in seen}
         return (
-            not self.spans
-            and len(names) == len(self.with_network)
+            0 < self.size <= sum(map(self.count, seen))
+            and not self.spans
+            and len(names) == len(seen)
             and not any(_NO_HOST.fullmatch(rank.host) for rank in names)
         )
 

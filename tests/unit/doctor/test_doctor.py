@@ -190,13 +190,13 @@ def test_a_first_name_of_the_plugin_that_fails_is_no_cause_on_a_rank_that_found_
     failed = "INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2"
     both = [nccl_line(failed, 0), nccl_line(failed, 1)]
     assert verdict_of([*both, *networks(TCPX, TCPX)]).code == 0
-    one = verdict_of([*both, *networks(TCPX, "Socket", TCPX)])
+    one = verdict_of([*both, *networks(TCPX, "Socket")])
     assert one.code == 9
     assert "h0 pid 101 [1]: NCCL did not find the plugin's library" in whats(one, BAD)
 
 
 def test_softtcpx_is_plain_sockets() -> None:
-    verdict = verdict_of(networks(*["softtcpx_v7"] * 3))
+    verdict = verdict_of(networks("softtcpx_v7", "softtcpx_v7"))
     assert verdict.code == 9
     assert "softtcpx, which is plain sockets" in whats(verdict, BAD)
 
@@ -248,7 +248,7 @@ def test_fastraks_environment_on_tcpx_is_the_other_wrong_family() -> None:
     text = [
         nccl_line("INFO NET/GPUDirectTCPX : plugin starts"),
         nccl_line("INFO NCCL_FASTRAK_CTRL_DEV set by environment to eth0"),
-        *networks("Socket", "Socket", "Socket"),
+        *networks("Socket"),
     ]
     verdict = verdict_of(text)
     assert verdict.code == 9
@@ -265,7 +265,7 @@ def test_several_logs_are_one_job_packed_or_not_and_json_has_all(
 ) -> None:
     first, second = tmp_path / "a.log", tmp_path / "b.log.gz"
     first.write_text(networks(TCPX)[0])
-    second.write_bytes(gzip.compress(networks(TCPX, TCPX, "Socket")[2].encode()))
+    second.write_bytes(gzip.compress(networks(TCPX, "Socket")[1].encode()))
     assert cli.main(["doctor", "--json", str(first), str(second)]) == 9
     document = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == 9
@@ -386,21 +386,22 @@ def test_a_trace_of_a_failed_call_does_not_deny_a_communicator_that_was_made() -
     assert "communicator" not in whats(verdict, BAD)
 
 
-def test_the_choice_of_some_ranks_of_one_host_is_not_yet_off_the_fast_path() -> None:
-    alone = ["z292:58192:58200 [2] NCCL INFO Using network Socket"]
-    some = [f"ip-0:{n}:{n} [{n}] NCCL INFO Using network Socket" for n in (1, 2)]
-    some += ["ip-0:1:1 [1] NCCL INFO ncclCommInitRankConfig comm 0x5 rank 1 nranks 4 - Init START"]
+def test_the_choice_of_ranks_that_are_all_on_one_host_is_not_yet_off_the_fast_path() -> None:
+    start = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank"
+    some = [f"ip-0:{n}:{n} [{n}] {start} {n} nranks 4 - Init START" for n in range(4)]
+    some += [f"ip-0:{n}:{n} [{n}] NCCL INFO Using network Socket" for n in (1, 2)]
     unfit = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
     staged = [line.replace("Socket", "IB") for line in some]
     staged += [f"ip-0:{n}:{n} [{n}] NCCL INFO {unfit}" for n in (1, 2)]
-    for log in (alone, some, staged):
+    for log in (some, staged):
         verdict = verdict_of(log)
         assert verdict.code == 11
         assert "nothing says whether a connection leaves its node" in verdict.headline
         via = "Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0"
         assert verdict_of([*log, f"{log[0].split(' NCCL')[0]} NCCL INFO {via}"]).code == 9
-        other = log[0].replace("z292", "z293").replace("ip-0", "ip-1")
-        assert verdict_of([*log, other]).code == 9
+        assert verdict_of([*log, log[0].replace("ip-0", "ip-1")]).code == 9
+        # A rank that was not seen may be elsewhere: then the choice is all that there is.
+        assert verdict_of([line for line in log if "rank 3" not in line]).code == 9
     counted = "ip-0:3:3 [3] NCCL INFO comm 0x5 rank 3 nRanks 4 nNodes 2 localRanks 2 localRank 1"
     assert verdict_of([*some, counted]).code == 9
     assert verdict_of([*staged, counted]).code == 9
