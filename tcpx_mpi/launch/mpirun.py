@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -57,8 +59,8 @@ _NAME_HOSTS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "LSB_DJOB_HOSTFILE",
                "HYDRA_HOST_FILE")  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1
-#: The descriptor of the standard output, also of one that Python does not know.
-_STDOUT = 1
+#: The descriptors of the standard streams, also of ones that Python does not know.
+_STDOUT, _STDERR = 1, 2
 
 #: How launchers call the number of ranks,
 NUMBER_OF_RANKS = frozenset({"-np", "--np", "-nprocs", "--nprocs", "--ntasks"})
@@ -262,6 +264,7 @@ def _started(
     stdout: int | None = None,
     stderr: IO[bytes] | None = None,
 ) -> _Process:
+    _append_to_files([_STDOUT, _STDERR, *([stderr.fileno()] if stderr is not None else [])])
     terminal = {TERMINAL_VARIABLE: variable_of(own_terminal())}
     return subprocess.Popen(
         [find_mpirun(environ), *options, "-n", str(ranks), *program],
@@ -273,6 +276,16 @@ def _started(
         stderr=stderr,
         preexec_fn=_die_with_parent(),
     )
+
+
+def _append_to_files(descriptors: Sequence[int]) -> None:
+    """From now on all who have these write behind each other: the last words of a rank
+    (`run/last_words`) are in the file, and not where mpirun writes next."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+                fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_APPEND)
 
 
 def _kill(process: _Process) -> None:

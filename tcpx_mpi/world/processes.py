@@ -23,10 +23,13 @@ def own_process(node: str) -> Process:
 def state_of(pid: int) -> str:
     """The state of a process of our namespace, one letter as in /proc/PID/stat; "" if it is gone.
 
-    Dead and not yet buried (Z, X) counts as gone.
+    Dead and not yet buried (Z, X) counts as gone. "?" where this process cannot look, as without a
+    descriptor left: then nothing is known of that one.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
+    except OSError:
+        return "?"
     return stat.rpartition(")")[2].split()[0].strip("ZX")

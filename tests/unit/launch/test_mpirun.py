@@ -218,17 +218,35 @@ def test_a_request_to_stop_that_comes_after_the_ranks_ends_a_series_and_no_singl
 
 
 @contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """The standard output can take nothing."""
-    kept = os.dup(1)
-    full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, 1)
+def into(path: str | Path, descriptor: int = 1) -> Iterator[None]:
+    """The standard output, or another stream, goes there, as by `>`."""
+    kept = os.dup(descriptor)
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(opened, descriptor)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
+        os.dup2(kept, descriptor)
         os.close(kept)
-        os.close(full)
+        os.close(opened)
+
+
+def full_disk() -> contextlib.AbstractContextManager[None]:
+    """The standard output can take nothing."""
+    return into("/dev/full")
+
+
+def test_mpirun_writes_over_nothing_that_ranks_have_added_to_its_errors(
+    mpirun: Callable[[str], None], tmp_path: Path
+) -> None:
+    mpirun("echo gone >>/proc/$$/fd/2; echo banner >&2")
+    with into(tmp_path / "errors", 2):
+        assert launch.start_mpirun(2, ["run"], os.environ) == 0
+        assert launch.run_captured(2, ["run"], os.environ, (), None) == (0, "")
+    assert (tmp_path / "errors").read_text() == 2 * "gone\nbanner\n"
+    with open(tmp_path / "aside", "wb") as aside:
+        launch.run_captured(2, ["run"], os.environ, (), None, stderr=aside)
+    assert (tmp_path / "aside").read_text() == "gone\nbanner\n"
 
 
 def test_what_ranks_print_to_a_full_disk_is_a_result_that_was_not_written(

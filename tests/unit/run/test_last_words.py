@@ -33,3 +33,36 @@ def test_who_has_seen_a_rank_die_says_so_where_mpirun_itself_speaks(
     said = "gone\n"
     assert own.read_text() == "mpirun's banner\n" + (said if directly else "")
     assert piped.read_text() == ("" if directly else said)
+
+
+REFUSED = "from tcpx_mpi.run import last_words; last_words._PIDFD_OPEN = 1 << 20;"
+
+
+@pytest.mark.parametrize(
+    ("first", "mode", "own", "piped"),
+    [
+        pytest.param(
+            "",
+            "w",
+            "gone\nbanner\n",
+            "",
+            id="the same open file",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="Yama may refuse a parent's files"),
+        ),
+        pytest.param(REFUSED, "a", "gone\nbanner\n", "", id="refused, for appending"),
+        # The banner may be written over it: then it is in the pipe, too.
+        pytest.param(REFUSED, "w", "banner\n", "gone\n", id="refused, at a place of its own"),
+    ],
+)
+def test_mpirun_does_not_write_over_it(
+    first: str, mode: str, own: str, piped: str, tmp_path: Path
+) -> None:
+    program = shutil.copy("/bin/bash", tmp_path / "mpirun")
+    command = [str(program), "-c", '"$@" 2>piped; echo banner >&2', "-", sys.executable, "-c"]
+    with open(tmp_path / "own", mode) as errors:
+        subprocess.run(
+            [*command, first + SAYS.format(ending=True)], cwd=tmp_path, stderr=errors, check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+    assert (tmp_path / "own").read_text() == own
+    assert (tmp_path / "piped").read_text() == piped
