@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -32,6 +33,7 @@ std::vector<Watched>& g_watched = *new std::vector<Watched>;
 Watched& g_loaded = *new Watched;  // has a path while `g_loads` loads it
 pthread_t g_loads;
 bool g_armed = false, g_keeps_out = false;
+std::atomic<pid_t> g_process{0};         // that uses plugins
 std::string& g_name = *new std::string;  // "rank 3 on host1: "
 
 void* base_of(const void* address) {
@@ -63,8 +65,13 @@ struct Where {
   int exit_code() const { return in_batch ? kExitInBatch : kExitElsewhere; }
 };
 
+// A child that a plugin has forked has all of this, too, but does not speak for its parent. It may
+// have forked while another thread held the mutex.
+bool is_child() { return getpid() != g_process.load(); }
+
 // On the stack of whoever called exit().
 void at_exit(int status, void*) {
+  if (is_child()) return;
   const std::lock_guard<std::mutex> lock(g_mutex);
   const Watched* plugin = calling_plugin();
   if (plugin == nullptr) return;
@@ -94,7 +101,7 @@ void on_crash(int number) {
   for (Crash& crash : g_crashes) {
     if (crash.number != number) continue;
     const std::unique_lock<std::mutex> lock(g_mutex, std::try_to_lock);
-    const Watched* plugin = lock.owns_lock() ? calling_plugin() : nullptr;
+    const Watched* plugin = lock.owns_lock() && !is_child() ? calling_plugin() : nullptr;
     if (plugin != nullptr) {
       const Where where;
       dprintf(STDERR_FILENO, "tcpx-mpi: error: %sthe plugin %s has crashed by %s%s%s\n",
@@ -110,7 +117,7 @@ std::terminate_handler g_terminate_before = nullptr;
 
 // An exception that nobody catches: on the stack of who threw it.
 [[noreturn]] void on_terminate() {
-  {
+  if (!is_child()) {
     const std::lock_guard<std::mutex> lock(g_mutex);
     const Watched* plugin = calling_plugin();
     if (plugin != nullptr && std::current_exception()) {
@@ -137,6 +144,7 @@ void watch_crashes() {
 
 // With g_mutex held.
 void arm() {
+  g_process.store(getpid());  // a fork of ours that loads plugins itself
   if (g_armed) return;
   g_armed = true;
   void* frame;

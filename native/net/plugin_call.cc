@@ -157,7 +157,8 @@ std::string thrown() {
   try {
     std::rethrow_exception(std::current_exception());
   } catch (const std::exception& error) {
-    return text + ": " + printable(error.what());
+    const char* what = error.what();  // by the plugin's own code
+    return text + ": " + (what != nullptr ? printable(what) : "an exception without words");
   } catch (...) {
     return text;
   }

@@ -151,6 +151,15 @@ def test_a_plugin_that_ends_a_rank_outside_of_batches_is_named_with_the_call(
     assert any(how in error for error in said), result.text
 
 
+@pytest.mark.parametrize("what", ["child exits", variant("child aborts")])
+def test_a_child_that_the_plugin_has_forked_does_not_speak_for_its_rank(
+    what: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, "regMr", what, rank=1)
+    assert result.code == 0, result.text
+    assert result.errors == [], result.text
+
+
 @pytest.mark.parametrize("call", calls(()))
 def test_an_exception_of_the_plugins_is_named_and_no_defect_of_ours(
     call: str, planted: str, place: Path

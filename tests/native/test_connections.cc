@@ -439,6 +439,11 @@ TEST(an_exception_of_the_plugin_is_an_error_that_names_its_type) {
     return plugin_call::run("listen", []() -> int { throw std::runtime_error("no\x1b room"); });
   };
   CHECK_THROWS(other(), PluginThrew, "listen threw an exception of C++ (std::runtime_error: no");
+  struct Speechless : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+  };
+  const auto third = [] { return plugin_call::run("regMr", []() -> int { throw Speechless(); }); };
+  CHECK_THROWS(third(), PluginThrew, "Speechless: an exception without words)");
   CHECK(!plugin_call::oldest());
 }
 

@@ -4,7 +4,8 @@
 //   PLANT_CALL   which call, in NCCL's spelling: isend; "load" is the constructor of the library
 //   PLANT_AT     from the how many-th on, 1 by default
 //   PLANT_DO     hang, spin, throw, exit, abort, error, stop (SIGSTOP to itself), kill, term,
-//                memory (no more of it than there is), wait (until there is PLANT_WAIT.go)
+//                memory (no more of it than there is), wait (until there is PLANT_WAIT.go),
+//                child exits, child aborts (which is forked once, and waited for)
 //   PLANT_WAIT   PLANT_WAIT.at is made when the fault comes
 //   PLANT_RANK   of which rank alone, by the launcher's number; all by default
 //   PLANT_SAYS   what it warns of before
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -62,6 +64,15 @@ void take_no_more_memory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
+void have_a_child(bool exits) {
+  static std::atomic<bool> had{false};
+  if (had.exchange(true)) return;
+  const pid_t child = fork();
+  if (child == 0 && exits) exit(9);
+  if (child == 0) abort();
+  waitpid(child, nullptr, 0);
+}
+
 int act(const char* call) {
   tell_that_it_comes();
   const std::string says = variable("PLANT_SAYS");
@@ -79,6 +90,7 @@ int act(const char* call) {
   if (what() == "kill") raise(SIGKILL);
   if (what() == "term") kill(getpid(), SIGTERM);
   if (what() == "wait") wait_to_be_let_go();
+  if (what().rfind("child ", 0) == 0) have_a_child(what() == "child exits");
   if (what() == "memory") take_no_more_memory();
   return what() == "error" ? kNetInternalError : kNetSuccess;
 }
