@@ -31,12 +31,17 @@ def main() -> int:
             _watch_set_up()
         from tcpx_mpi.cli import main
 
-        return main()
+        code = main()
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         _tell_of_defect(error)
         raise
+    if sys.argv[1:2] and sys.argv[1] in _OF_RANKS:
+        from tcpx_mpi.launch.defect import tell_of_end
+
+        tell_of_end(code, os.environ)
+    return code
 
 
 def _tell_of_defect(error: Exception) -> None:

@@ -18,6 +18,7 @@
 
 #include "engine/clock.h"
 #include "engine/signals.h"
+#include "net/exit_guard.h"
 #include "net/logger.h"
 #include "net/plugin_call.h"
 
@@ -68,6 +69,8 @@ std::mutex g_stops_mutex;  // never held while the other one is waited for
 std::array<Stop, 16> g_stops{};
 size_t g_stops_count = 0;
 std::atomic<int64_t> g_looked_ns{0}, g_stopped_ns{0};
+// Where a handler of signals writes its record.
+std::atomic<int> g_table{-1}, g_slot{0};
 
 // Never destroyed: the thread may wait for it while the process ends.
 State& state() {
@@ -131,12 +134,23 @@ std::string late(const State& s) {
   return "set-up did not end within " + limit_of(s) + ": " + waiting(s);
 }
 
+void write_record(int table, int slot, const char (&whole)[kRecordBytes]) {
+  [[maybe_unused]] const ssize_t written =
+      pwrite(table, whole, sizeof(whole), off_t{slot} * kRecordBytes);
+}
+
 void record(const State& s, const std::string& text) {
   if (s.table < 0) return;
   char whole[kRecordBytes] = {};
   memcpy(whole, text.data(), std::min(text.size(), sizeof(whole) - 1));
-  [[maybe_unused]] const ssize_t written =
-      pwrite(s.table, whole, sizeof(whole), off_t{s.slot} * kRecordBytes);
+  write_record(s.table, s.slot, whole);
+}
+
+// Of a plugin that ends this process, whoever holds the mutex.
+void record_end_by_plugin(int exit_code) {
+  char whole[kRecordBytes] = {};
+  snprintf(whole, sizeof(whole), "ended %d", exit_code);
+  write_record(g_table.load(), g_slot.load(), whole);
 }
 
 // Whether the launcher has said, or will, why set-up does not end.
@@ -156,6 +170,12 @@ void record_wait(const State& s) {
   if (!launcher_reports(s)) say("tcpx-mpi: error: " + s.name + text + "\n");
   record(s, "ended " + std::to_string(exit_code));
   _exit(exit_code);
+}
+
+// Its end has taken too long: it leaves without MPI_Finalize.
+[[noreturn]] void leave_late(const State& s) {
+  record(s, "ended " + std::to_string(s.exit_code) + " late");
+  _exit(s.exit_code);
 }
 
 // --- What a look of the thread finds, with the state's mutex held
@@ -178,7 +198,7 @@ void heed_signal(State& s, int64_t now) {
   const double grace_s =
       s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? in_set_up : kLaterGrace);
   if (now - s.signalled_ns <= ns(grace_s)) return;
-  if (s.phase == Phase::kEnd) _exit(s.exit_code);
+  if (s.phase == Phase::kEnd) leave_late(s);
   // A launcher that ends a job hands the signal to all ranks: one of them says so.
   if (s.slot == 0 || stop_sender() != getppid()) {
     const std::string where = s.phase == Phase::kSetUp ? " in set-up: " : ": ";
@@ -232,8 +252,7 @@ void keep_end(const State& s) {
   if (running_since(s.began_ns) <= ns(kEndS)) return;
   say("# " + s.name + "its end took longer than " + seconds(ns(kEndS)) + ": " + waiting(s) +
       "; it ends without\n");
-  record(s, "ended " + std::to_string(s.exit_code));
-  _exit(s.exit_code);
+  leave_late(s);
 }
 
 void watch() {
@@ -324,6 +343,11 @@ void set_name(const std::string& name, const std::string& table, int slot) {
   s.name = name + ": ";
   s.slot = slot;
   if (!table.empty()) s.table = open(table.c_str(), O_RDWR | O_CLOEXEC);
+  if (s.table >= 0) {
+    g_slot.store(slot);
+    g_table.store(s.table);
+    exit_guard::on_end(record_end_by_plugin);
+  }
   record_wait(s);
 }
 
@@ -357,7 +381,7 @@ void enter(const std::string& option, double limit_s, int exit_code) {
   enter(s, Phase::kCalls, limit_s, exit_code);
   s.option = option;
   s.lead_ns = ns(kLeadS);
-  record(s, "over");
+  record(s, "over " + option);
 }
 
 void ending(int exit_code) {

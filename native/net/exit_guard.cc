@@ -33,6 +33,7 @@ std::vector<Watched>& g_watched = *new std::vector<Watched>;
 Watched& g_loaded = *new Watched;  // has a path while `g_loads` loads it
 pthread_t g_loads;
 bool g_armed = false, g_keeps_out = false;
+std::atomic<void (*)(int)> g_tell{nullptr};
 std::atomic<pid_t> g_process{0};         // that uses plugins
 std::string& g_name = *new std::string;  // "rank 3 on host1: "
 
@@ -65,6 +66,11 @@ struct Where {
   int exit_code() const { return in_batch ? kExitInBatch : kExitElsewhere; }
 };
 
+[[noreturn]] void leave(int exit_code) {
+  if (const auto tell = g_tell.load()) tell(exit_code);
+  _exit(exit_code);
+}
+
 // A child that a plugin has forked has all of this, too, but does not speak for its parent. It may
 // have forked while another thread held the mutex.
 bool is_child() { return getpid() != g_process.load(); }
@@ -81,7 +87,7 @@ void at_exit(int status, void*) {
           "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s%s\n",
           g_name.c_str(), plugin->path.c_str(), status, where.before, where.name,
           plugin_log::quote_end().c_str());
-  _exit(where.exit_code());
+  leave(where.exit_code());
 }
 
 struct Crash {
@@ -106,7 +112,7 @@ void on_crash(int number) {
       const Where where;
       dprintf(STDERR_FILENO, "tcpx-mpi: error: %sthe plugin %s has crashed by %s%s%s\n",
               g_name.c_str(), plugin->path.c_str(), crash.name, where.before, where.name);
-      _exit(where.exit_code());
+      leave(where.exit_code());
     }
     sigaction(number, &crash.before, nullptr);
     raise(number);
@@ -127,7 +133,7 @@ std::terminate_handler g_terminate_before = nullptr;
               "tcpx-mpi: error: %sthe plugin %s has crashed by an exception of C++ (%s)%s%s%s\n",
               g_name.c_str(), plugin->path.c_str(), plugin_call::thrown().c_str(), where.before,
               where.name, plugin_log::quote_end().c_str());
-      _exit(where.exit_code());
+      leave(where.exit_code());
     }
   }
   if (g_terminate_before != nullptr) g_terminate_before();
@@ -179,6 +185,8 @@ void keep_out() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_keeps_out = true;
 }
+
+void on_end(void (*tell)(int exit_code)) { g_tell.store(tell); }
 
 void set_name(const std::string& name) {
   const std::lock_guard<std::mutex> lock(g_mutex);

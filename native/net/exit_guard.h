@@ -27,6 +27,10 @@ void keep_out();
 // Who this process is, for the line: "rank 3 on host1".
 void set_name(const std::string& name);
 
+// Is called with the exit code before a plugin's end or crash ends the process; in a handler of
+// signals.
+void on_end(void (*tell)(int exit_code));
+
 constexpr int kExitElsewhere = 4;  // the exit codes of an error in set-up,
 constexpr int kExitInBatch = 13;   // and of a plugin that fails while measuring
 

@@ -1,4 +1,4 @@
-"""A defect of ours in a rank: one line that names the rank, and its code for a launcher of ours."""
+"""The exit code of a rank for a launcher of ours; of a defect also one line that names the rank."""
 
 from __future__ import annotations
 
@@ -18,13 +18,19 @@ def say_defect(name: str, error: BaseException) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def tell_of_end(code: int, environ: Mapping[str, str]) -> None:
+    """Tells a launcher of ours a rank's exit code: one that it is not told is nobody's verdict."""
+    launched = under_launcher(environ)
+    if launched is not None and (path := environ.get(TABLE_VARIABLE)):
+        record_end(path, launched.rank, code)
+
+
 def tell_of_defect(error: BaseException, environ: Mapping[str, str]) -> None:
     """Prints a rank's defect; before MPI is there nobody else does."""
     launched = under_launcher(environ)
     if launched is None:
         return
-    if path := environ.get(TABLE_VARIABLE):
-        record_end(path, launched.rank, int(ExitCode.DEFECT))
+    tell_of_end(int(ExitCode.DEFECT), environ)
     if (native := sys.modules.get("tcpx_mpi._native")) is not None:
         native.watch_ending(int(ExitCode.DEFECT))
     if sys.excepthook is sys.__excepthook__:

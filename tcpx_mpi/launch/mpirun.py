@@ -27,6 +27,7 @@ from tcpx_mpi.launch.mpirun_codes import (
     code_behind,
     code_of,
     explained,
+    is_no_ranks,
     say_beside,
     say_killed,
     say_set_up_failed,
@@ -37,6 +38,7 @@ from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
 from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, own_terminal, variable_of
+from tcpx_mpi.printable import printable
 from tcpx_mpi.programs import find_program
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
@@ -177,21 +179,22 @@ def run_program(
             relay = Relay(process.stdout, _STDOUT)
             copying.enter_context(relay.running())
         code = process.wait()
-        ended = table.ended() if table is not None else None
+        ends = table.ends() if table is not None else None
     if code != 0 and stops:
         return 128 + stops[0]
     if code != 0 and late:
         return say_set_up_failed(late)
-    if code == ExitCode.DEFECT and ended is not None:
-        return code_behind(ended, ranks)
-    if -code in CRASHES and ended is not None and (spoke := causes(ended)):
+    if ends is not None and (code == ExitCode.DEFECT or is_no_ranks(code, ends)):
+        return code_behind(code, ends)
+    spoke = causes(ends.codes) if ends is not None else []
+    if -code in CRASHES and spoke:
         say_beside(f"mpirun itself crashed (signal {-code}) as it ended the ranks")
         return spoke[0]
-    if killed and ended is not None and (spoke := [*filter(None, causes(ended))]):
+    if killed and ends is not None and (spoke or ends.well):
         say_beside(killed[0])
-        return spoke[0]
-    if code in OF_SIGNALS and ended is not None and not any(ended.values()):
-        say_killed(code, ended, ranks)
+        return spoke[0] if spoke else 0
+    if code in OF_SIGNALS and ends is not None and not any(ends.codes.values()):
+        say_killed(code, ends)
     if code == 0 and relay is not None and relay.error is not None:
         raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return code_of(code, killed)
@@ -332,7 +335,8 @@ def _forwarding_signals(start: Callable[[], _Process]) -> Iterator[tuple[_Proces
 @contextlib.contextmanager
 def _ending_what_lingers(process: _Process, ranks: int) -> Iterator[list[str]]:
     """Kills an mpirun that does not end though all its ranks have, as Open MPI 5 may where MPI
-    could not be initialised; yields why, once it was killed.
+    could not be initialised, and does while a process that a rank has started holds the rank's
+    output; yields why, once it was killed.
 
     Only where all ranks were seen among its children: those of other nodes are not.
     """
@@ -352,10 +356,14 @@ def _ending_what_lingers(process: _Process, ranks: int) -> Iterator[list[str]]:
                 continue
             all_ended = all_ended or time.monotonic()
             if time.monotonic() - all_ended > _LINGERS_S and not over.is_set():
+                left = _our_ranks()
                 killed.append(
                     f"mpirun did not end within {_LINGERS_S:g} s after its last rank and was "
-                    "killed: MPI did not come up on all of them, or mpirun has lost one"
+                    f"killed: {_why_it_lingers(left)}"
                 )
+                for pid in itertools.chain.from_iterable(left.values()):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 return _kill(process)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -365,6 +373,19 @@ def _ending_what_lingers(process: _Process, ranks: int) -> Iterator[list[str]]:
     finally:
         over.set()
         watcher.join()
+
+
+def _why_it_lingers(left: Mapping[int, Sequence[int]]) -> str:
+    """In words, by the processes that ranks have left behind: mpirun reads what they print."""
+    names = []
+    for rank, pids in left.items():
+        for pid in pids:
+            with contextlib.suppress(OSError):  # it has gone meanwhile
+                name = printable(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+                names.append(f"process {pid} ({name}) of rank {rank}")
+    if not names:
+        return "MPI did not come up on all of them, or mpirun has lost one"
+    return f"{' and '.join(names)} outlived it, kept its output open and had to be killed, too"
 
 
 def _states_of_children(pid: int) -> list[str]:

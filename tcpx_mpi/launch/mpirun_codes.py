@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.launch.setup_table import Ends
+from tcpx_mpi.launch.watch import ROWS, SET_UP
 
 #: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
 _NEVER_OF_A_RANK = (ExitCode.PARTIAL_RESULT, ExitCode.BETTER)
@@ -36,19 +38,55 @@ def _say_mpirun_failed(code: int) -> int:
     return int(ExitCode.SETUP_FAILED)
 
 
-def code_behind(ended: Mapping[int, int], ranks: int) -> int:
-    """Exit codes by rank, for an mpirun that ended with 1: its code for a signal, a rank without
-    MPI_Finalize, and failures of its own."""
-    if found := causes(ended):
+def code_behind(code: int, ends: Ends) -> int:
+    """The code of a run whose mpirun ended with one that no rank gave, or with 1: its code for a
+    signal, a rank without MPI_Finalize, and failures of its own."""
+    if found := causes(ends.codes):
         return found[0]
-    return next(iter(ended.values())) if len(ended) == ranks else _say_mpirun_failed(1)
+    if ends.well and code == ExitCode.DEFECT:
+        return 0 if ends.late else _say_terminated()
+    if len(ends.codes) == ends.ranks and not ends.well:
+        return next(filter(None, ends.codes.values()))
+    of_a_rank = code != ExitCode.DEFECT and code in _OF_RANKS
+    if ends.silent or ends.well or of_a_rank:
+        return _say_silent(code, ends)
+    return _say_mpirun_failed(code)
 
 
-def causes(ended: Mapping[int, int]) -> list[int]:
+def causes(codes: Mapping[int, int]) -> list[int]:
     """The codes of ranks that say why all have ended, a defect first. Of a signal that has ended
     some of them, mpirun was the sender, and another one the cause."""
-    found = [code for code in ended.values() if code not in OF_SIGNALS]
+    found = [code for code in codes.values() if code != 0 and code not in OF_SIGNALS]
     return sorted(found, key=lambda code: code != ExitCode.DEFECT)
+
+
+def is_no_ranks(code: int, ends: Ends) -> bool:
+    """Whether mpirun has ended with a code that no rank has said, as one that ends by _exit()."""
+    return code > 0 and code not in OF_SIGNALS and code not in ends.codes.values()
+
+
+def _say_terminated() -> int:
+    print(
+        "tcpx-mpi: error: mpirun was told to end (signal 15) as the ranks ended well: what they "
+        "printed may be missing",
+        file=sys.stderr,
+        flush=True,
+    )
+    return int(ExitCode.TERMINATED)
+
+
+def _say_silent(code: int, ends: Ends) -> int:
+    """Prints which ranks have ended without a word; no other one has said why."""
+    silent = [str(rank) for rank in range(ends.ranks) if rank not in ends.codes]
+    who = f"rank{'s' * (len(silent) > 1)} {' and '.join(silent)}" if silent else "a rank"
+    measured = ends.well or ROWS.option in ends.silent.values()
+    print(
+        f"tcpx-mpi: error: {who} ended without saying why (mpirun's exit code is {code}): the "
+        "plugin, or another library, may have called _exit() there",
+        file=sys.stderr,
+        flush=True,
+    )
+    return int(ROWS.lost if measured else SET_UP.lost)
 
 
 def say_beside(how: str) -> None:
@@ -56,9 +94,9 @@ def say_beside(how: str) -> None:
     print(f"# {how}", file=sys.stderr, flush=True)
 
 
-def say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
+def say_killed(code: int, ends: Ends) -> None:
     """Prints that a signal has ended a rank, if no other rank was there to do so."""
-    left = [str(rank) for rank in range(ranks) if rank not in ended] or ["one"]
+    left = [str(rank) for rank in range(ends.ranks) if rank not in ends.codes] or ["one"]
     print(
         f"tcpx-mpi: error: rank {' or '.join(left)} was ended by signal {code - 128}; mpirun says "
         "which above",

@@ -10,6 +10,7 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.errors import SetupFailed
@@ -18,7 +19,7 @@ from tcpx_mpi.errors import SetupFailed
 TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
-_OVER, _ENDED, _TOLD = "over", "ended ", b"told"
+_OVER, _ENDED, _LATE, _TOLD = "over", "ended ", " late", b"told"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,24 @@ class Wait:
 
     what: str
     age_s: float
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What so many ranks have said of their ends."""
+
+    ranks: int
+    #: Exit codes by rank.
+    codes: Mapping[int, int]
+    #: Of ranks that were set up and have said none: the option of the phase that they were in.
+    silent: Mapping[int, str]
+    #: Whether one has left without MPI_Finalize.
+    late: bool
+
+    @property
+    def well(self) -> bool:
+        """Whether every rank has come to the end of a good run."""
+        return len(self.codes) == self.ranks and not any(self.codes.values())
 
 
 class SetupTable:
@@ -67,8 +86,22 @@ class SetupTable:
 
     def ended(self) -> dict[int, int]:
         """Exit codes by rank, of those whose run is over."""
-        codes = {rank: text.removeprefix(_ENDED) for rank, text in enumerate(self._records())}
+        codes = {
+            rank: text.removeprefix(_ENDED).removesuffix(_LATE)
+            for rank, text in enumerate(self._records())
+        }
         return {rank: int(code) for rank, code in codes.items() if code.isdecimal()}
+
+    def ends(self) -> Ends:
+        """What all ranks have said of their ends."""
+        records = self._records()
+        silent = {
+            rank: text.removeprefix(_OVER).strip()
+            for rank, text in enumerate(records)
+            if text.startswith(_OVER)
+        }
+        late = any(text.endswith(_LATE) for text in records)
+        return Ends(self.ranks, self.ended(), silent, late)
 
     def _records(self) -> list[str]:
         with open(self.path, "rb") as file:

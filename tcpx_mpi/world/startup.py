@@ -62,6 +62,7 @@ def start(
             file=sys.stderr,
             flush=True,
         )
+        _native.watch_ending(int(ExitCode.SETUP_FAILED))
         MPI.COMM_WORLD.Abort(int(ExitCode.SETUP_FAILED))
         raise
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -167,7 +167,7 @@ def test_an_mpirun_that_is_killed_is_named(
     assert capfd.readouterr().err == "tcpx-mpi: error: mpirun was killed by signal 9\n"
 
 
-def recording(codes: dict[int, int]) -> list[str]:
+def recording(codes: Mapping[int, int | str]) -> list[str]:
     """The commands that record the ends of ranks as ranks do."""
     into = f"dd of=$TCPX_MPI_SETUP_TABLE bs={RECORD_BYTES} conv=notrunc status=none"
     return [f"printf 'ended {code}' | {into} seek={rank}" for rank, code in codes.items()]
@@ -377,12 +377,64 @@ def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert job.finish().code == -signal.SIGKILL  # and nothing of it is left
 
 
-@pytest.mark.parametrize(("codes", "code"), [({0: 143, 1: 1}, 1), ({0: 0, 1: 0}, 4)])
+@pytest.mark.parametrize(("codes", "code"), [({0: 143, 1: 1}, 1), ({0: 0, 1: 0}, 0)])
 def test_an_mpirun_that_hangs_as_it_ends_ranks_takes_no_code_from_them(
     codes: dict[int, int], code: int, mpirun: Callable[[str], None],
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     mpirun("\n".join([*recording(codes), "true & true &", "exec sleep 1000"]))
     assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == code
-    begin = "# mpirun did not end" if code == 1 else "tcpx-mpi: error: mpirun did not end"
-    assert capfd.readouterr().err.startswith(begin)
+    assert capfd.readouterr().err.startswith("# mpirun did not end")
+
+
+def test_what_keeps_mpirun_from_ending_is_named_and_killed(
+    mpirun: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    stays = "OMPI_COMM_WORLD_RANK=1 setsid sleep 1001 & echo $! >pid"  # a child of nobody
+    ranks = f"({stays})\ntrue & true &\nexec sleep 1000"
+    mpirun("\n".join([*recording({0: 0, 1: 0}), ranks]))
+    assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == 0
+    pid = (tmp_path / "pid").read_text().strip()
+    said = f": process {pid} (sleep) of rank 1 outlived it, kept its output open"
+    assert said in capfd.readouterr().err
+    with contextlib.suppress(FileNotFoundError):  # or nobody has buried it
+        assert ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+# --- A rank that has not said how it ends --------------------------------------------------------
+
+
+def in_phase(option: str, ranks: Iterable[int]) -> list[str]:
+    """The commands that record that ranks are in the phase of that option."""
+    into = f"dd of=$TCPX_MPI_SETUP_TABLE bs={RECORD_BYTES} conv=notrunc status=none"
+    return [f"printf 'over {option}' | {into} seek={rank}" for rank in ranks]
+
+
+@pytest.mark.parametrize(
+    ("option", "codes", "mpiruns", "code", "said"),
+    [
+        ("--stall-timeout", {}, 3, 7, "ranks 0 and 1 ended without saying why (mpirun's exit code"),
+        ("--stall-timeout", {}, 1, 7, "ranks 0 and 1 ended without saying why"),
+        ("--connect-timeout", {}, 5, 4, "ranks 0 and 1 ended without saying why"),
+        ("", {}, 3, 4, "ranks 0 and 1 ended without saying why"),
+        ("", {}, 1, 4, "mpirun ended with exit code 1, which no rank gave"),
+        ("--stall-timeout", {0: 0}, 3, 7, "rank 1 ended without saying why"),
+        ("--stall-timeout", {0: 0, 1: 0}, 33, 7, "a rank ended without saying why"),
+        ("--stall-timeout", {0: 7}, 3, 7, ""),
+        ("--stall-timeout", {0: 7, 1: 13}, 13, 13, ""),
+        ("--stall-timeout", {0: 143, 1: 0}, 1, 143, ""),
+        ("--stall-timeout", {0: 0, 1: 0}, 1, 143, "mpirun was told to end (signal 15)"),
+        ("--stall-timeout", {0: "0 late", 1: "0 late"}, 1, 0, ""),
+    ],
+)
+def test_a_code_that_no_rank_has_said_is_not_taken_for_a_verdict(
+    option: str, codes: dict[int, int | str], mpiruns: int, code: int, said: str,
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    phase = in_phase(option, {0, 1} - codes.keys()) if option else []
+    mpirun("\n".join([*phase, *recording(codes), f"exit {mpiruns}"]))
+    assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == code
+    error = capfd.readouterr().err
+    assert error.startswith(f"tcpx-mpi: error: {said}") if said else error == ""
