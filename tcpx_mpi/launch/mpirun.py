@@ -31,6 +31,7 @@ from tcpx_mpi.launch.mpirun_codes import (
     say_beside,
     say_killed,
     say_set_up_failed,
+    say_stopped,
 )
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
@@ -181,6 +182,8 @@ def run_program(
         code = process.wait()
         ends = table.ends() if table is not None else None
     if code != 0 and stops:
+        if ends is not None and not any(ends.codes.values()):
+            say_stopped(stops[0])
         return 128 + stops[0]
     if code != 0 and late:
         return say_set_up_failed(late)

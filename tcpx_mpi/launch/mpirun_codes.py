@@ -105,6 +105,16 @@ def say_killed(code: int, ends: Ends) -> None:
     )
 
 
+def say_stopped(number: int) -> None:
+    """Prints that a signal has ended the run, if no rank could heed it and say so."""
+    print(
+        f"tcpx-mpi: error: interrupted by signal {number}; no rank has heeded it, and all were "
+        "killed",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 def code_of(code: int, killed: Sequence[str]) -> int:
     """The exit code of a process that ended so, or that we have killed for these reasons."""
     if code >= 0:

@@ -14,6 +14,7 @@ from jobs import Job, Result
 
 from tcpx_mpi.errors import OutputFailed, PluginMissing
 from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.launch import setup_deadline
 from tcpx_mpi.launch.launcher_rank import (
     LauncherRank,
     foreign_library,
@@ -401,6 +402,17 @@ def test_what_keeps_mpirun_from_ending_is_named_and_killed(
     assert said in capfd.readouterr().err
     with contextlib.suppress(FileNotFoundError):  # or nobody has buried it
         assert ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def test_a_signal_that_no_rank_heeds_is_told_by_who_kills_them(
+    mpirun: Callable[[str], None], monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(setup_deadline, "_STOP_GRACE_S", 0.1)
+    mpirun("trap '' INT; kill -INT $PPID; exec sleep 1000")
+    assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == 130
+    said = "tcpx-mpi: error: interrupted by signal 2; no rank has heeded it, and all were killed\n"
+    assert capfd.readouterr().err == said
 
 
 # --- A rank that has not said how it ends --------------------------------------------------------
