@@ -164,8 +164,8 @@ class Journal:
         with self._reported():
             if not self._unacknowledged:
                 os.unlink(self.path)
-        os.close(self._fd)
-        self._fd = -1
+            descriptor, self._fd = self._fd, -1
+            os.close(descriptor)  # a plugin may have done so
 
     def put_away(self) -> None:
         """Close the journal of a run that ended early; what is not yet on rank 0's disk stays."""

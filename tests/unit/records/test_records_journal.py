@@ -150,6 +150,14 @@ def test_closing_removes_a_journal_only_when_every_row_was_acknowledged(tmp_path
         left.acknowledge(0)
 
 
+def test_a_journal_whose_descriptor_is_gone_is_put_away_all_the_same(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), "id", 0, 2)
+    os.close(journal._fd)  # as a plugin does that closes all above 2
+    journal.put_away()
+    with pytest.raises(OutputFailed, match="closed before"):
+        journal.acknowledge(0)
+
+
 def test_a_torn_end_hides_nothing_before_it(tmp_path: Path) -> None:
     own = journal(tmp_path, 0)
     record(own, 0, 0)
