@@ -12,6 +12,7 @@
 #include <chrono>
 
 #include "cuda/gpu.h"
+#include "net/exit_guard.h"
 
 namespace tcpx {
 namespace {
@@ -46,6 +47,7 @@ ProgressThread::ProgressThread(BatchLoop& loop, int gpu)
   });
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "tcpx-progress");  // for top and ps
+    const exit_guard::CrashStack stack;
     serve();
   });
   std::unique_lock<std::mutex> lock(mutex_);

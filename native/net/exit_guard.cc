@@ -21,6 +21,7 @@ namespace tcpx::exit_guard {
 namespace {
 
 constexpr int kFrames = 64;
+constexpr size_t kCrashStackBytes = 64 << 10;
 
 struct Watched {
   void* base;
@@ -101,8 +102,8 @@ Crash g_crashes[] = {{SIGSEGV, "SIGSEGV", {}},
                      {SIGILL, "SIGILL", {}},
                      {SIGFPE, "SIGFPE", {}}};
 
-// On the stack of what crashed; nothing is allocated, as it may have crashed in the allocator.
-// Where no plugin is in it, the signal comes again, to whom it came before.
+// On the crash stack of the thread, else its own; nothing is allocated, as it may have crashed in
+// the allocator. Where no plugin is in it, the signal comes again, to whom it came before.
 void on_crash(int number) {
   for (Crash& crash : g_crashes) {
     if (crash.number != number) continue;
@@ -144,6 +145,7 @@ void watch_crashes() {
   g_terminate_before = std::set_terminate(on_terminate);
   struct sigaction action {};
   action.sa_handler = on_crash;
+  action.sa_flags = SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (Crash& crash : g_crashes) sigaction(crash.number, &action, &crash.before);
 }
@@ -156,6 +158,7 @@ void arm() {
   void* frame;
   backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
   on_exit(at_exit, nullptr);
+  new CrashStack;  // of this thread, for as long as it lives
   watch_crashes();
 }
 
@@ -166,6 +169,23 @@ void watch(const void* symbol, const std::string& path) {
   if (g_keeps_out) return;
   arm();
   g_watched.push_back({base_of(symbol), path});
+}
+
+CrashStack::CrashStack() {
+  stack_t own{};
+  if (sigaltstack(nullptr, &own) != 0 || (own.ss_flags & SS_DISABLE) == 0) return;
+  memory_.reset(new char[kCrashStackBytes]);
+  own.ss_sp = memory_.get();
+  own.ss_size = kCrashStackBytes;
+  own.ss_flags = 0;
+  sigaltstack(&own, nullptr);
+}
+
+CrashStack::~CrashStack() {
+  if (memory_ == nullptr) return;
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  sigaltstack(&none, nullptr);
 }
 
 Loading::Loading(const std::string& path) {

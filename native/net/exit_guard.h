@@ -2,6 +2,7 @@
 // notebook's too, would be gone without a word. Here it says who did that.
 #pragma once
 
+#include <memory>
 #include <string>
 
 namespace tcpx::exit_guard {
@@ -18,6 +19,19 @@ class Loading {
   ~Loading();
   Loading(const Loading&) = delete;
   Loading& operator=(const Loading&) = delete;
+};
+
+// While it lives this thread's crashes are found out on a stack of their own: its usual one may be
+// what is full. Nothing where the thread has one.
+class CrashStack {
+ public:
+  CrashStack();
+  ~CrashStack();
+  CrashStack(const CrashStack&) = delete;
+  CrashStack& operator=(const CrashStack&) = delete;
+
+ private:
+  std::unique_ptr<char[]> memory_;
 };
 
 // From now on nothing is watched: this process is a program of somebody else's, whose handlers of

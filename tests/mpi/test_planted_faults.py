@@ -151,6 +151,18 @@ def test_a_plugin_that_ends_a_rank_outside_of_batches_is_named_with_the_call(
     assert any(how in error for error in said), result.text
 
 
+@pytest.mark.parametrize(
+    ("call", "code", "said"),
+    [("isend", 13, "crashed by SIGSEGV, in a batch"), variant("regMr", 4, "by SIGSEGV in regMr")],
+)
+def test_a_plugin_that_fills_its_stack_is_named(
+    call: str, code: int, said: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, call, "recurse")
+    assert result.code == code, result.text
+    assert any(f"the plugin {planted} has " in e and said in e for e in result.errors), result.text
+
+
 @pytest.mark.parametrize("what", ["child exits", variant("child aborts")])
 def test_a_child_that_the_plugin_has_forked_does_not_speak_for_its_rank(
     what: str, planted: str, place: Path

@@ -5,7 +5,8 @@
 //   PLANT_AT     from the how many-th on, 1 by default
 //   PLANT_DO     hang, spin, throw, exit, abort, error, stop (SIGSTOP to itself), kill, term,
 //                memory (no more of it than there is), wait (until there is PLANT_WAIT.go),
-//                child exits, child aborts (which is forked once, and waited for)
+//                recurse (until the stack is full), child exits, child aborts (which is forked
+//                once, and waited for)
 //   PLANT_WAIT   PLANT_WAIT.at is made when the fault comes
 //   PLANT_RANK   of which rank alone, by the launcher's number; all by default
 //   PLANT_SAYS   what it warns of before
@@ -64,6 +65,12 @@ void take_no_more_memory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
+int recurse(volatile int depth) {
+  volatile char room[4096];
+  room[0] = static_cast<char>(depth);
+  return depth < 1 << 30 ? recurse(depth + 1) + room[0] : 0;
+}
+
 void have_a_child(bool exits) {
   static std::atomic<bool> had{false};
   if (had.exchange(true)) return;
@@ -86,6 +93,7 @@ int act(const char* call) {
   if (what() == "throw") throw 42;
   if (what() == "exit") exit(0);
   if (what() == "abort") abort();
+  if (what() == "recurse") recurse(0);
   if (what() == "stop") raise(SIGSTOP);
   if (what() == "kill") raise(SIGKILL);
   if (what() == "term") kill(getpid(), SIGTERM);
