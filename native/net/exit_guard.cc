@@ -158,7 +158,7 @@ void arm() {
   void* frame;
   backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
   on_exit(at_exit, nullptr);
-  new CrashStack;  // of this thread, for as long as it lives
+  [[maybe_unused]] static CrashStack& stack = *new CrashStack;  // of this thread while it lives
   watch_crashes();
 }
 
