@@ -172,12 +172,6 @@ void record_wait(const State& s) {
   _exit(exit_code);
 }
 
-// Its end has taken too long: it leaves without MPI_Finalize.
-[[noreturn]] void leave_late(const State& s) {
-  record(s, "ended " + std::to_string(s.exit_code) + " late");
-  _exit(s.exit_code);
-}
-
 // --- What a look of the thread finds, with the state's mutex held
 
 void note_stop(State& s, int64_t before, int64_t now) {
@@ -198,7 +192,7 @@ void heed_signal(State& s, int64_t now) {
   const double grace_s =
       s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? in_set_up : kLaterGrace);
   if (now - s.signalled_ns <= ns(grace_s)) return;
-  if (s.phase == Phase::kEnd) leave_late(s);
+  if (s.phase == Phase::kEnd) _exit(s.exit_code);
   // A launcher that ends a job hands the signal to all ranks: one of them says so.
   if (s.slot == 0 || stop_sender() != getppid()) {
     const std::string where = s.phase == Phase::kSetUp ? " in set-up: " : ": ";
@@ -252,7 +246,8 @@ void keep_end(const State& s) {
   if (running_since(s.began_ns) <= ns(kEndS)) return;
   say("# " + s.name + "its end took longer than " + seconds(ns(kEndS)) + ": " + waiting(s) +
       "; it ends without\n");
-  leave_late(s);
+  record(s, "ended " + std::to_string(s.exit_code));
+  _exit(s.exit_code);
 }
 
 void watch() {

@@ -113,8 +113,8 @@ class Round {
   Heartbeat& heartbeat_;
 };
 
-// A text, its rest zeros: "SINCE_NS WHAT", "over OPTION" with that of the phase, "ended CODE",
-// "ended CODE late" without MPI_Finalize; "told" of the launcher itself.
+// A text, its rest zeros: "SINCE_NS WHAT", "over OPTION" with that of the phase, "ended CODE";
+// "told" of the launcher itself.
 constexpr int kRecordBytes = 256;
 
 }  // namespace tcpx::watch

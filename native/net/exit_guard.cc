@@ -34,6 +34,7 @@ std::vector<Watched>& g_watched = *new std::vector<Watched>;
 Watched& g_loaded = *new Watched;  // has a path while `g_loads` loads it
 pthread_t g_loads;
 bool g_armed = false, g_keeps_out = false;
+CrashStack* volatile g_crash_stack = nullptr;  // nobody reads it: it is kept for a look for leaks
 std::atomic<void (*)(int)> g_tell{nullptr};
 std::atomic<pid_t> g_process{0};         // that uses plugins
 std::string& g_name = *new std::string;  // "rank 3 on host1: "
@@ -158,7 +159,7 @@ void arm() {
   void* frame;
   backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
   on_exit(at_exit, nullptr);
-  [[maybe_unused]] static CrashStack& stack = *new CrashStack;  // of this thread while it lives
+  g_crash_stack = new CrashStack;  // of this thread, for as long as it lives
   watch_crashes();
 }
 

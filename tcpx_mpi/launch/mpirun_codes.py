@@ -44,7 +44,7 @@ def code_behind(code: int, ends: Ends) -> int:
     if found := causes(ends.codes):
         return found[0]
     if ends.well and code == ExitCode.DEFECT:
-        return 0 if ends.late else _say_terminated()
+        return 0  # one of them has left without MPI_Finalize
     if len(ends.codes) == ends.ranks and not ends.well:
         return next(filter(None, ends.codes.values()))
     of_a_rank = code != ExitCode.DEFECT and code in _OF_RANKS
@@ -63,16 +63,6 @@ def causes(codes: Mapping[int, int]) -> list[int]:
 def is_no_ranks(code: int, ends: Ends) -> bool:
     """Whether mpirun has ended with a code that no rank has said, as one that ends by _exit()."""
     return code > 0 and code not in OF_SIGNALS and code not in ends.codes.values()
-
-
-def _say_terminated() -> int:
-    print(
-        "tcpx-mpi: error: mpirun was told to end (signal 15) as the ranks ended well: what they "
-        "printed may be missing",
-        file=sys.stderr,
-        flush=True,
-    )
-    return int(ExitCode.TERMINATED)
 
 
 def _say_silent(code: int, ends: Ends) -> int:

@@ -19,7 +19,7 @@ from tcpx_mpi.errors import SetupFailed
 TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
-_OVER, _ENDED, _LATE, _TOLD = "over", "ended ", " late", b"told"
+_OVER, _ENDED, _TOLD = "over", "ended ", b"told"
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ class Ends:
     codes: Mapping[int, int]
     #: Of ranks that were set up and have said none: the option of the phase that they were in.
     silent: Mapping[int, str]
-    #: Whether one has left without MPI_Finalize.
-    late: bool
 
     @property
     def well(self) -> bool:
@@ -86,10 +84,7 @@ class SetupTable:
 
     def ended(self) -> dict[int, int]:
         """Exit codes by rank, of those whose run is over."""
-        codes = {
-            rank: text.removeprefix(_ENDED).removesuffix(_LATE)
-            for rank, text in enumerate(self._records())
-        }
+        codes = {rank: text.removeprefix(_ENDED) for rank, text in enumerate(self._records())}
         return {rank: int(code) for rank, code in codes.items() if code.isdecimal()}
 
     def ends(self) -> Ends:
@@ -100,8 +95,7 @@ class SetupTable:
             for rank, text in enumerate(records)
             if text.startswith(_OVER)
         }
-        late = any(text.endswith(_LATE) for text in records)
-        return Ends(self.ranks, self.ended(), silent, late)
+        return Ends(self.ranks, self.ended(), silent)
 
     def _records(self) -> list[str]:
         with open(self.path, "rb") as file:

@@ -437,8 +437,7 @@ def in_phase(option: str, ranks: Iterable[int]) -> list[str]:
         ("--stall-timeout", {0: 7}, 3, 7, ""),
         ("--stall-timeout", {0: 7, 1: 13}, 13, 13, ""),
         ("--stall-timeout", {0: 143, 1: 0}, 1, 143, ""),
-        ("--stall-timeout", {0: 0, 1: 0}, 1, 143, "mpirun was told to end (signal 15)"),
-        ("--stall-timeout", {0: "0 late", 1: "0 late"}, 1, 0, ""),
+        ("--stall-timeout", {0: 0, 1: 0}, 1, 0, ""),  # one of them has left without MPI_Finalize
     ],
 )
 def test_a_code_that_no_rank_has_said_is_not_taken_for_a_verdict(
