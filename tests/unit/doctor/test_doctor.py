@@ -495,6 +495,7 @@ def test_all_ranks_that_failed_are_named_and_all_ranks_are_only_those_that_are_t
 
 def test_a_host_whose_process_is_redacted_is_not_the_process() -> None:
     said = "[5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out"
+    # XXXXXX is what the person who gave the log wrote over the pid.
     for host in ("host-01.example.com", "host-01.a-longer-name.example.com"):
         verdict = verdict_of(f"[2026-03-13 22:26:02] {host}:XXXXXX {said}")
         assert whats(verdict, DOUBTFUL).split("\n")[1].startswith(f"{host} [5]: "), host

@@ -169,6 +169,15 @@ def test_ranks_whose_clocks_were_not_compared_say_nothing_of_who_was_first() -> 
     assert len(about("Bursts", judged([row], header))) == 1
 
 
+@pytest.mark.parametrize(("first", "told"), [(10_000_000, False), (200, True)])
+def test_gaps_of_a_row_that_came_in_bursts_make_no_step(first: int, told: bool) -> None:
+    row = invented.row(iterations=200)
+    times = np.array([first] + 99 * [200] + 100 * [800], dtype=np.int64)
+    row.samples["iteration"] = np.tile(times, (4, 1))
+    found = judged([row])
+    assert (bool(about("Step", found)), bool(about("Bursts", found))) == (told, not told)
+
+
 def test_bursts_of_a_run_by_the_clock_are_not_met_by_what_it_excludes() -> None:
     row = one_way_row(500_000, 200, 100)
     told = [

@@ -47,6 +47,7 @@ REFUSED = "from tcpx_mpi.run import last_words; last_words._PIDFD_OPEN = 1 << 20
             "gone\nbanner\n",
             "",
             id="the same open file",
+            # A security module of the kernel lets root alone take a parent's descriptor.
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="Yama may refuse a parent's files"),
         ),
         pytest.param(REFUSED, "a", "gone\nbanner\n", "", id="refused, for appending"),
