@@ -618,6 +618,7 @@ class Direction(enum.Enum):
     RECEIVE = 1
 
 def guard_calls(option: str = "", limit_s: float = 0) -> None: ...
+def guard_end() -> None: ...
 
 class Session:
     def __init__(

@@ -18,7 +18,7 @@ void bind_process(nb::module_& m) {
   m.def("bind_memory_to", &bind_memory_to, "node"_a,
         "Memory that this thread and later ones touch first lies on this NUMA node; False where "
         "the kernel refuses.");
-  m.def("install_signal_handlers", &install_signal_handlers);
+  m.def("install_signal_handlers", [] { install_signal_handlers(); });
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
   m.def("stop_sender", &stop_sender, "The process that sent the last one.");

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "bindings/bind.h"
+#include "engine/watch.h"
 #include "library/plugins.h"
 #include "library/state.h"
 #include "memory/cuda_slots.h"
@@ -140,6 +141,7 @@ void bind_session(nb::module_& m) {
   m.def("guard_calls", &p2p::guard_calls, "option"_a = "", "limit_s"_a = 0,
         "Watches calls of plugins by TCPX_P2P_CALL_TIMEOUT_S, else by a limit of an option (0: as "
         "it was); raises SessionError.");
+  m.def("guard_end", &watch::guard_end, "Before this thread ends the process.");
   nb::class_<HoldingSession>(m, "Session")
       .def(
           "__init__",

@@ -10,6 +10,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
 std::atomic<int> g_stop{0}, g_sender{0};
 std::atomic<bool> g_report{false};
+std::atomic<void (*)(int)> g_on_stop{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 struct sigaction g_previous[3];
@@ -21,12 +22,14 @@ void on_signal(int number, siginfo_t* info, void*) {
   } else {
     g_sender.store(info != nullptr ? info->si_pid : 0, std::memory_order_relaxed);
     g_stop.store(number, std::memory_order_relaxed);
+    if (const auto tell = g_on_stop.load(std::memory_order_relaxed)) tell(number);
   }
 }
 
 }  // namespace
 
-void install_signal_handlers() {
+void install_signal_handlers(void (*on_stop)(int number)) {
+  if (on_stop != nullptr) g_on_stop.store(on_stop, std::memory_order_relaxed);
   if (g_installed) return;
   struct sigaction action {};
   action.sa_sigaction = on_signal;

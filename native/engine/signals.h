@@ -4,7 +4,8 @@
 namespace tcpx {
 
 // SIGINT and SIGTERM ask the running batch to stop; SIGUSR1 asks for a report of where it stands.
-void install_signal_handlers();
+// `on_stop` is called in the handler of the first two.
+void install_signal_handlers(void (*on_stop)(int number) = nullptr);
 void restore_signal_handlers();
 
 int stop_signal();           // the signal that asked us to stop, or 0

@@ -54,6 +54,7 @@ struct State {
   std::string option = "--setup-timeout";
   int exit_code = kSetUpCode;
   int64_t began_ns = 0, limit_ns = 0, later_ns = 0;  // of the phase; a limit of 0: none
+  pthread_t ender{};                                 // in the end, the thread that ends the process
   int64_t lead_ns = 0;                               // of who can tell others of a late call
   int64_t since_ns = 0;
   std::string name, what = "its own start";
@@ -71,6 +72,7 @@ size_t g_stops_count = 0;
 std::atomic<int64_t> g_looked_ns{0}, g_stopped_ns{0};
 // Where a handler of signals writes its record.
 std::atomic<int> g_table{-1}, g_slot{0};
+std::atomic<bool> g_ends_well{false};
 
 // Never destroyed: the thread may wait for it while the process ends.
 State& state() {
@@ -146,11 +148,17 @@ void record(const State& s, const std::string& text) {
   write_record(s.table, s.slot, whole);
 }
 
-// Of a plugin that ends this process, whoever holds the mutex.
-void record_end_by_plugin(int exit_code) {
+// In a handler of signals, whoever holds the mutex.
+void record_end_now(int exit_code) {
   char whole[kRecordBytes] = {};
   snprintf(whole, sizeof(whole), "ended %d", exit_code);
   write_record(g_table.load(), g_slot.load(), whole);
+}
+
+// An mpirun that was told to stop hands this on, hands on nothing that is printed any more, and may
+// kill this process within milliseconds: the end of a good run is none then.
+void record_stop(int number) {
+  if (g_ends_well.load()) record_end_now(128 + number);
 }
 
 // Whether the launcher has said, or will, why set-up does not end.
@@ -166,9 +174,11 @@ void record_wait(const State& s) {
   if (s.phase == Phase::kSetUp) record(s, std::to_string(s.since_ns) + " " + s.what);
 }
 
+void record_end(const State& s, int exit_code) { record(s, "ended " + std::to_string(exit_code)); }
+
 [[noreturn]] void leave(const State& s, const std::string& text, int exit_code) {
   if (!launcher_reports(s)) say("tcpx-mpi: error: " + s.name + text + "\n");
-  record(s, "ended " + std::to_string(exit_code));
+  record_end(s, exit_code);
   _exit(exit_code);
 }
 
@@ -188,6 +198,7 @@ void heed_signal(State& s, int64_t now) {
   if (s.signalled_ns == 0) s.signalled_ns = now;
   // An end in good order that a signal has begun has its own limit; one that hangs was told now.
   if (s.phase == Phase::kEnd && s.signalled_ns <= s.began_ns) return;
+  if (s.phase == Phase::kEnd && s.exit_code == 0) s.exit_code = 128 + number;
   const double in_set_up = s.slot == 0 ? 1 : kGraceOfOthers;
   const double grace_s =
       s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? in_set_up : kLaterGrace);
@@ -199,7 +210,7 @@ void heed_signal(State& s, int64_t now) {
     say_last("tcpx-mpi: error: " + s.name + "interrupted by signal " + std::to_string(number) +
              where + waiting(s) + "\n");
   }
-  record(s, "ended " + std::to_string(128 + number));
+  record_end(s, 128 + number);
   _exit(128 + number);
 }
 
@@ -242,11 +253,20 @@ void keep_calls(State& s) {
   }
 }
 
-void keep_end(const State& s) {
-  if (running_since(s.began_ns) <= ns(kEndS)) return;
-  say("# " + s.name + "its end took longer than " + seconds(ns(kEndS)) + ": " + waiting(s) +
-      "; it ends without\n");
-  record(s, "ended " + std::to_string(s.exit_code));
+void keep_end(State& s) {
+  const int64_t age = running_since(s.began_ns);
+  if (s.limit_ns == 0 || age <= s.limit_ns) return;
+  const std::string plugin = exit_guard::plugin_in(s.ender);
+  const std::string held = "it is held by the plugin " + plugin;
+  if (s.guards && plugin.empty()) {
+    s.began_ns = now_ns();  // the program's own affair: the plugin may be next
+    return;
+  }
+  if (s.guards)
+    leave(s, "this process did not end within " + limit_of(s) + ": " + held, s.exit_code);
+  say("# " + s.name + "its end took longer than " + seconds(age) + ": " +
+      (plugin.empty() ? waiting(s) : held) + "; it ends without\n");
+  record_end(s, s.exit_code);
   _exit(s.exit_code);
 }
 
@@ -301,12 +321,13 @@ void begin(double limit_s, const Pace& pace) {
     const std::lock_guard<std::mutex> lock(s.mutex);
     if (s.begun) return;
     s.begun = true;
+    s.ender = pthread_self();
     s.pace = pace;
     s.since_ns = now_ns();
     enter(s, Phase::kSetUp, limit_s, kSetUpCode);
     s.line_ns = s.began_ns + ns(pace.first_line_s);
   }
-  install_signal_handlers();
+  install_signal_handlers(record_stop);
   g_looked_ns.store(now_ns(), std::memory_order_relaxed);
   std::thread(watch).detach();
 }
@@ -331,6 +352,15 @@ void guard(const std::string& option, double limit_s, int exit_code) {
   std::thread(watch).detach();
 }
 
+void guard_end() {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.guards || s.phase == Phase::kEnd) return;
+  s.phase = Phase::kEnd;
+  s.began_ns = now_ns();
+  s.ender = pthread_self();
+}
+
 void set_name(const std::string& name, const std::string& table, int slot) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
@@ -341,7 +371,7 @@ void set_name(const std::string& name, const std::string& table, int slot) {
   if (s.table >= 0) {
     g_slot.store(slot);
     g_table.store(s.table);
-    exit_guard::on_end(record_end_by_plugin);
+    exit_guard::on_end(record_end_now);
   }
   record_wait(s);
 }
@@ -387,7 +417,8 @@ void ending(int exit_code) {
   if (s.signalled_ns == 0 && stop_signal() != 0) s.signalled_ns = now_ns();
   if (s.phase != Phase::kEnd) enter(s, Phase::kEnd, kEndS, exit_code);
   s.exit_code = exit_code;
-  record(s, "ended " + std::to_string(exit_code));
+  record_end(s, exit_code);
+  g_ends_well.store(exit_code == 0);
 }
 
 std::optional<LongCall> await(double seconds) {

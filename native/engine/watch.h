@@ -38,6 +38,10 @@ void begin(double limit_s, const Pace& pace);
 // forked child is watched.
 void guard(const std::string& option, double limit_s, int exit_code);
 
+// The thread that calls this ends such a process: a plugin that does not let it, in a destructor,
+// ends it as one of its calls would.
+void guard_end();
+
 // Who this is, and, "" for none, the file in whose record `slot` a launcher looks what is waited
 // for.
 void set_name(const std::string& name, const std::string& table, int slot);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -21,6 +22,7 @@ namespace tcpx::exit_guard {
 namespace {
 
 constexpr int kFrames = 64;
+constexpr int kAnswerMs = 200;
 constexpr size_t kCrashStackBytes = 64 << 10;
 
 struct Watched {
@@ -142,6 +144,18 @@ std::terminate_handler g_terminate_before = nullptr;
   abort();
 }
 
+// SIGURG, which is nobody's death: a thread that is asked for says which plugin it is in.
+std::atomic<bool> g_answered{false};
+std::atomic<const Watched*> g_answer{nullptr};
+
+void on_question(int) {
+  const int before = errno;
+  const std::unique_lock<std::mutex> lock(g_mutex, std::try_to_lock);
+  g_answer.store(lock.owns_lock() ? calling_plugin() : nullptr);
+  g_answered.store(true);
+  errno = before;
+}
+
 void watch_crashes() {
   g_terminate_before = std::set_terminate(on_terminate);
   struct sigaction action {};
@@ -200,6 +214,20 @@ Loading::Loading(const std::string& path) {
 Loading::~Loading() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_loaded.path.clear();
+}
+
+std::string plugin_in(pthread_t thread) {
+  g_answered.store(false);
+  struct sigaction asking {};
+  asking.sa_handler = on_question;
+  asking.sa_flags = SA_ONSTACK | SA_RESTART;
+  struct sigaction before {};
+  sigaction(SIGURG, &asking, &before);
+  const bool asked = pthread_kill(thread, SIGURG) == 0;
+  for (int ms = 0; asked && ms < kAnswerMs && !g_answered.load(); ++ms) usleep(1000);
+  sigaction(SIGURG, &before, nullptr);
+  const Watched* plugin = g_answered.load() ? g_answer.load() : nullptr;
+  return plugin != nullptr ? plugin->path : "";
 }
 
 void keep_out() {

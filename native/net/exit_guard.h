@@ -2,6 +2,8 @@
 // notebook's too, would be gone without a word. Here it says who did that.
 #pragma once
 
+#include <pthread.h>
+
 #include <memory>
 #include <string>
 
@@ -33,6 +35,10 @@ class CrashStack {
  private:
   std::unique_ptr<char[]> memory_;
 };
+
+// The path of the plugin that a thread of this process is in, its constructors and destructors too;
+// "" for none, and if the thread does not answer a signal in time.
+std::string plugin_in(pthread_t thread);
 
 // From now on nothing is watched: this process is a program of somebody else's, whose handlers of
 // signals are its own.

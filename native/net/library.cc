@@ -14,6 +14,7 @@
 
 #include "net/exit_guard.h"
 #include "net/logger.h"
+#include "net/plugin_call.h"
 
 namespace tcpx {
 namespace {
@@ -69,6 +70,9 @@ Plugin::Plugin(const std::string& path, int abi) {
   signal(SIGPIPE, SIG_IGN);
   const auto load = [&path] {
     const exit_guard::Loading loading(path);
+    const plugin_call::About about(
+        &path, [](const void* of) { return "of " + *static_cast<const std::string*>(of); });
+    const plugin_call::Mark mark("load");
     return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   };
   void* library = load();

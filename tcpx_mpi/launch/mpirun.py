@@ -26,8 +26,10 @@ from tcpx_mpi.launch.mpirun_codes import (
     causes,
     code_behind,
     code_of,
+    code_of_ranks,
     explained,
     is_no_ranks,
+    may_be_of_a_rank,
     say_beside,
     say_killed,
     say_set_up_failed,
@@ -37,7 +39,7 @@ from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
 from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
-from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
+from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, Ends, SetupTable
 from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, own_terminal, variable_of
 from tcpx_mpi.printable import printable
 from tcpx_mpi.programs import find_program
@@ -187,19 +189,25 @@ def run_program(
         return 128 + stops[0]
     if code != 0 and late:
         return say_set_up_failed(late)
+    if code == 0 and relay is not None and relay.error is not None:
+        raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
+    return _code_of_run(code, ends, killed)
+
+
+def _code_of_run(code: int, ends: Ends | None, killed: Sequence[str]) -> int:
+    """The exit code of a run by that of its mpirun, by what its ranks have said of their ends, and
+    by why we have killed it; with a line if no rank has said why."""
     if ends is not None and (code == ExitCode.DEFECT or is_no_ranks(code, ends)):
         return code_behind(code, ends)
     spoke = causes(ends.codes) if ends is not None else []
     if -code in CRASHES and spoke:
         say_beside(f"mpirun itself crashed (signal {-code}) as it ended the ranks")
         return spoke[0]
-    if killed and ends is not None and (spoke or ends.well):
+    if killed and ends is not None and (said := code_of_ranks(ends)) is not None:
         say_beside(killed[0])
-        return spoke[0] if spoke else 0
+        return said
     if code in OF_SIGNALS and ends is not None and not any(ends.codes.values()):
         say_killed(code, ends)
-    if code == 0 and relay is not None and relay.error is not None:
-        raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return code_of(code, killed)
 
 
@@ -232,9 +240,14 @@ def run_captured(
             _kill(process)
             printed, _ = process.communicate()
             return None, os.fsdecode(printed)
-    if process.returncode != 0 and late and not stops:
-        return say_set_up_failed(late), os.fsdecode(printed)
-    code = 128 + stops[0] if stops else code_of(process.returncode, killed)
+        ends = table.ends() if table is not None else None
+    code = process.returncode
+    if stops:
+        code = 128 + stops[0]
+    elif code != 0 and late:
+        code = say_set_up_failed(late)
+    elif code < 0 or may_be_of_a_rank(code):  # of another one the caller may make nothing
+        code = _code_of_run(code, ends, killed)
     return code, os.fsdecode(printed)
 
 

@@ -41,12 +41,9 @@ def _say_mpirun_failed(code: int) -> int:
 def code_behind(code: int, ends: Ends) -> int:
     """The code of a run whose mpirun ended with one that no rank gave, or with 1: its code for a
     signal, a rank without MPI_Finalize, and failures of its own."""
-    if found := causes(ends.codes):
-        return found[0]
-    if ends.well and code == ExitCode.DEFECT:
-        return 0  # one of them has left without MPI_Finalize
-    if len(ends.codes) == ends.ranks and not ends.well:
-        return next(filter(None, ends.codes.values()))
+    said = code_of_ranks(ends)
+    if said or (said == 0 and code == ExitCode.DEFECT):  # the latter without MPI_Finalize
+        return said
     of_a_rank = code != ExitCode.DEFECT and code in _OF_RANKS
     if ends.silent or ends.well or of_a_rank:
         return _say_silent(code, ends)
@@ -58,6 +55,13 @@ def causes(codes: Mapping[int, int]) -> list[int]:
     some of them, mpirun was the sender, and another one the cause."""
     found = [code for code in codes.values() if code != 0 and code not in OF_SIGNALS]
     return sorted(found, key=lambda code: code != ExitCode.DEFECT)
+
+
+def code_of_ranks(ends: Ends) -> int | None:
+    """The exit code that ranks have given: that of one that knows the cause; else if all have."""
+    if found := causes(ends.codes):
+        return found[0]
+    return next(filter(None, ends.codes.values()), 0) if len(ends.codes) == ends.ranks else None
 
 
 def is_no_ranks(code: int, ends: Ends) -> bool:

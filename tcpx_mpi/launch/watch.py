@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,6 +48,9 @@ def begin(environ: Mapping[str, str]) -> None:
     launched = under_launcher(environ)
     if launched is None:
         return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Python would take our handlers away as it ends, and MPI_Finalize comes behind that.
+        signal.signal(number, signal.SIG_DFL)
     _native.watch_begin(DEFAULT_S)
     name = f"rank {launched.rank} on {os.uname().nodename}"
     _native.name_process(name)

@@ -18,11 +18,13 @@ the bytes of all sessions of its process. Nobody works in the background. Needs 
 Every error is a TcpxError. One of the plugin, or of a size, stays: the session can then only be
 closed. A wait that was in vain (Stalled) may be repeated. A call of the plugin that does not return
 holds the thread that makes it beyond all timeouts, and no thread can be taken out of a call: after
-`call_timeout_s` it ends the process, with a line that names the call and exit code 6.
+`call_timeout_s` it ends the process, with a line that names the call and exit code 6. So does a
+plugin that holds the end of the process, in a destructor.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import operator
 import os
@@ -77,9 +79,9 @@ class Session:
     Timeouts are seconds without any progress.
 
     `call_timeout_s` is how long a call of the plugin may take before it ends this process (None:
-    this session sets no limit); its init may take `--setup-timeout`, 300 s. A process has one such
-    limit, of the session that was made last; TCPX_P2P_CALL_TIMEOUT_S in the environment wins. A
-    forked child has none.
+    this session sets no limit); its load and init may take `--setup-timeout`, 300 s. A process has
+    one such limit, of the session that was made last; TCPX_P2P_CALL_TIMEOUT_S in the environment
+    wins. A forked child has none.
 
     With `gpu`, CUDA's number of one, arrays in its memory may be registered too. It is current on
     the calling thread within each call, and only there.
@@ -341,6 +343,9 @@ class Transfer:
         self._session._require_open()
         if self._released:
             raise error_of(RELEASED, f"transfer {self._number} was released: create another")
+
+
+atexit.register(_native.guard_end)
 
 
 @contextlib.contextmanager

@@ -336,3 +336,9 @@ class Job:
         code = self._process.poll()
         out, err = ("".join(f"{line}\n" for line in lines) for lines in (self._out, self._err))
         return Result(-1 if code is None else code, out, err)
+
+
+def mpirun_of(job: Job) -> int:
+    """The process that has started the ranks."""
+    stat = Path(f"/proc/{job.ranks()[0]}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
-from jobs import Result, mpirun, run, started, tcpx_mpi
+from jobs import Result, mpirun, mpirun_of, run, started, tcpx_mpi
 from refplugin_build import build, crash_by_exception
 from variants import variant
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.multirank
 
 PLANTED = Path(__file__).parents[1] / "refplugin" / "planted.cc"
 #: Longer than ranks need between two steps on a busy machine.
+HOOK = PLANTED.parents[1] / "faults" / "hook"
 CONNECT_S, STALL_S, SETUP_S = 3, 2, 8
 RUN = ("run", "ring", "--sizes", "64K", "-n", "40", "--check-memory", "16M",
        "--connect-timeout", str(CONNECT_S), "--stall-timeout", str(STALL_S),
@@ -44,6 +46,7 @@ CALLS = {
     "closeSend": ("end", 1),
     "closeRecv": ("end", 1),
     "finalize": ("end", 1),
+    "unload": ("exit", 1),
 }
 #: Codes of a call that does not return, and of a rank that does not come.
 HANG = {"set-up": 4, "connections": 4, "rows": 6, "end": 6}
@@ -82,7 +85,7 @@ def ended(
 
 
 def calls(quick: tuple[str, ...]) -> list[object]:
-    return [c if c in quick else variant(c) for c in CALLS]
+    return [c if c in quick else variant(c) for c in CALLS if c != "unload"]
 
 
 @pytest.mark.parametrize("call", calls(QUICK))
@@ -161,6 +164,27 @@ def test_a_plugin_that_fills_its_stack_is_named(
     result = ended(planted, place, call, "recurse")
     assert result.code == code, result.text
     assert any(f"the plugin {planted} has " in e and said in e for e in result.errors), result.text
+
+
+def test_a_plugin_that_holds_the_end_of_its_rank_is_named(planted: str, place: Path) -> None:
+    result = ended(planted, place, "unload", "spin", rank=1)
+    assert result.code == 0, result.text
+    said = r"# rank 1 on .*: its end took longer than 20\.\d s: it is held by the plugin "
+    said += re.escape(planted)
+    assert re.search(said, result.err), result.text
+
+
+def test_a_stop_that_mpirun_is_told_as_its_ranks_end_is_no_good_end(
+    planted: str, place: Path
+) -> None:
+    """It hands on nothing from then on: the table may be cut."""
+    hook = {"PLANT_PHASE": "finalize", "PLANT_DO": "wait", "PLANT_WAIT": str(place / "fault"),
+            "PLANT_RANK": "1", "PYTHONPATH": str(HOOK)}  # fmt: skip
+    with started(tcpx_mpi(*RUN, "--plugin", "softtcpx", "--ranks", "2"), place, hook) as job:
+        job.wait_for("Collective test concluded")
+        os.kill(mpirun_of(job), signal.SIGTERM)
+        result = job.finish()
+    assert result.code == 143, result.text
 
 
 @pytest.mark.parametrize("what", ["child exits", variant("child aborts")])

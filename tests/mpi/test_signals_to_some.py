@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from jobs import Job, Result, mpirun, started, tcpx_mpi
+from jobs import Result, mpirun, mpirun_of, started, tcpx_mpi
 from variants import variant
 
 pytestmark = pytest.mark.multirank
@@ -51,12 +51,6 @@ def test_rank_0_that_gets_it_alone_says_so(how: str, place: Path) -> None:
         result = job.finish()
     assert result.code == 143, result.text
     require_one_line(result, "interrupted by signal 15")
-
-
-def mpirun_of(job: Job) -> int:
-    """The process that has started the ranks."""
-    stat = Path(f"/proc/{job.ranks()[0]}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, variant(signal.SIGINT)])

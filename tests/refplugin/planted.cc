@@ -1,9 +1,11 @@
 // softtcpx with a fault planted in one call, for tests of how runs end: every other call is passed
 // on. It has finalize in its table of v11 alone. PLANT_REAL is the path of softtcpx, and
 //
-//   PLANT_CALL   which call, in NCCL's spelling: isend; "load" is the constructor of the library
+//   PLANT_CALL   which call, in NCCL's spelling: isend; "load" is the constructor of the
+//                library, "unload" its destructor
 //   PLANT_AT     from the how many-th on, 1 by default
-//   PLANT_DO     hang, spin, throw, exit, abort, error, stop (SIGSTOP to itself), kill, term,
+//   PLANT_DO     hang, spin, throw, exit, leave (_exit(3)), abort, error, stop (SIGSTOP to itself),
+//   kill, term,
 //                memory (no more of it than there is), wait (until there is PLANT_WAIT.go),
 //                recurse (until the stack is full), child exits, child aborts (which is forked
 //                once, and waited for)
@@ -92,6 +94,7 @@ int act(const char* call) {
   }
   if (what() == "throw") throw 42;
   if (what() == "exit") exit(0);
+  if (what() == "leave") _exit(3);
   if (what() == "abort") abort();
   if (what() == "recurse") recurse(0);
   if (what() == "stop") raise(SIGSTOP);
@@ -181,6 +184,12 @@ __attribute__((visibility("default"))) NetTableV7 ncclNetPlugin_v7;
 __attribute__((visibility("default"))) NetTableV11 ncclNetPlugin_v11;
 }
 
+static bool g_unload = false;  // is the call
+
+__attribute__((destructor)) static void unload() {
+  if (g_unload) act("unload");
+}
+
 __attribute__((constructor)) static void choose() {
   std::string call = variable("PLANT_CALL");
   const std::string rank = variable("PLANT_RANK");
@@ -190,6 +199,7 @@ __attribute__((constructor)) static void choose() {
   if (const std::string at = variable("PLANT_AT"); !at.empty()) g_at = atol(at.c_str());
   const std::string real = variable("PLANT_REAL");
   if (call == "load") act("load");
+  g_unload = call == "unload";
   take(ncclNetPlugin_v7, real, "ncclNetPlugin_v7", call.c_str());
   // softtcpx has a file for each version.
   const std::string newer = real.substr(0, real.rfind(".so")) + "-v11.so";

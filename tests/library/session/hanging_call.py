@@ -1,11 +1,16 @@
-"""Two sessions of this process and a message between them: hanging_call.py PLUGIN [OPTIONS].
+"""Two sessions of this process and a message between them: hanging_call.py PLUGIN [OPTIONS] [S].
 
-OPTIONS are those of Session, in Python."""
+OPTIONS are those of Session, in Python. What else this program has takes S seconds to end."""
 
 import ast
+import atexit
 import sys
+import time
 
 import numpy as np
+
+if len(sys.argv) > 3:
+    atexit.register(time.sleep, float(sys.argv[3]))  # comes behind the end of what is imported now
 
 from tcpx_mpi import Session
 

@@ -30,7 +30,13 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ended(
-    planted: Path, call: str, what: str, patience: str | None, wait: str = "", **options: object
+    planted: Path,
+    call: str,
+    what: str,
+    patience: str | None,
+    wait: str = "",
+    end_s: float = 0,
+    **options: object,
 ) -> subprocess.CompletedProcess[str]:
     environ = {
         **os.environ, "PLANT_REAL": os.path.join(bundled_dir(), "libnccl-net-softtcpx.so"),
@@ -38,7 +44,8 @@ def ended(
         **({} if patience is None else {VARIABLE: patience}),
     }  # fmt: skip
     return subprocess.run(
-        [sys.executable, str(HERE / "hanging_call.py"), str(planted), repr(options)],
+        [sys.executable, str(HERE / "hanging_call.py"), str(planted), repr(options),
+         str(end_s)],
         env=environ, capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
 
@@ -50,6 +57,7 @@ def ended(
         ("test", "spin"),
         *(variant(call, "hang") for call in ("init", "listen", "accept", "closeListen", "regMr",
           "isend", "irecv", "test", "irecvConsumed", "deregMr", "closeSend", "closeRecv")),
+        *(variant("load", what) for what in ("hang", "spin")),
     ],
 )  # fmt: skip
 def test_a_call_that_never_returns_ends_the_process_with_its_name(
@@ -60,6 +68,29 @@ def test_a_call_that_never_returns_ends_the_process_with_its_name(
     assert found.returncode == 6, found.stderr
     assert found.stderr.startswith(f"tcpx-mpi: error: plugin call {name} "), found.stderr
     assert found.stderr.endswith(f"longer than {VARIABLE} ({PATIENCE_S} s)\n"), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "patience", "limit"),
+    [
+        ("spin", None, f"call_timeout_s ({PATIENCE_S} s)"),
+        variant("hang", str(PATIENCE_S), f"{VARIABLE} ({PATIENCE_S} s)"),
+    ],
+)
+def test_a_plugin_that_holds_the_end_of_the_process_ends_it_with_its_name(
+    what: str, patience: str | None, limit: str, planted: Path
+) -> None:
+    found = ended(planted, "unload", what, patience, call_timeout_s=PATIENCE_S)
+    assert (found.returncode, found.stdout) == (6, "right\n")
+    assert found.stderr == (
+        f"tcpx-mpi: error: this process did not end within {limit}: it is held by the plugin "
+        f"{planted}\n"
+    )
+
+
+def test_an_end_that_others_hold_is_their_own_affair(planted: Path) -> None:
+    found = ended(planted, "none", "hang", None, end_s=1.5, call_timeout_s=0.5)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "right\n", "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jobs import Job, Result
 
-from tcpx_mpi.errors import OutputFailed, PluginMissing
+from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch import setup_deadline
 from tcpx_mpi.launch.launcher_rank import (
@@ -378,7 +378,10 @@ def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert job.finish().code == -signal.SIGKILL  # and nothing of it is left
 
 
-@pytest.mark.parametrize(("codes", "code"), [({0: 143, 1: 1}, 1), ({0: 0, 1: 0}, 0)])
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [({0: 143, 1: 1}, 1), ({0: 0, 1: 0}, 0), ({0: 143, 1: 0}, 143)],
+)
 def test_an_mpirun_that_hangs_as_it_ends_ranks_takes_no_code_from_them(
     codes: dict[int, int], code: int, mpirun: Callable[[str], None],
     capfd: pytest.CaptureFixture[str],
@@ -449,3 +452,6 @@ def test_a_code_that_no_rank_has_said_is_not_taken_for_a_verdict(
     assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == code
     error = capfd.readouterr().err
     assert error.startswith(f"tcpx-mpi: error: {said}") if said else error == ""
+    if mpiruns in map(int, ExitCode):  # after another one a series tries again
+        assert launch.run_captured(2, ["run"], os.environ, (), None, 30.0) == (code, "")
+        assert capfd.readouterr().err == error
