@@ -5,6 +5,7 @@
 
 #include "bindings/bind.h"
 #include "engine/clock.h"
+#include "engine/last_words.h"
 #include "engine/signals.h"
 #include "engine/watch.h"
 #include "memory/policy.h"
@@ -22,6 +23,9 @@ void bind_process(nb::module_& m) {
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
   m.def("stop_sender", &stop_sender, "The process that sent the last one.");
+  m.def("say_to_mpirun", &say_to_mpirun, "line"_a, "shares"_a = true,
+        nb::call_guard<nb::gil_scoped_release>(),
+        "Where its own errors go; False if it may not stay there; see engine/last_words.h.");
   m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
   m.def(
       "watch_begin",

@@ -1,7 +1,6 @@
 #include "engine/watch.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "engine/clock.h"
+#include "engine/last_words.h"
 #include "engine/signals.h"
 #include "net/exit_guard.h"
 #include "net/logger.h"
@@ -30,7 +30,6 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 // Who looks so late has not run meanwhile: whoever is to end this process does so now.
 constexpr int64_t kStoppedNs = 1'000'000'000;
 constexpr int64_t kWakingNs = 2'000'000'000;
-constexpr int kWriteMs = 1000;
 constexpr double kLaterGrace = 20;
 // Open MPI's mpirun kills its ranks so soon after SIGTERM. Rank 0 has spoken by then: a look finds
 // the signal, another one that the grace is over. Others stay until it has looked who is there.
@@ -81,29 +80,6 @@ State& state() {
 }
 
 int64_t ns(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
-
-// Nobody may read what is written: the deadline holds all the same.
-void say(const std::string& line, int descriptor = STDERR_FILENO) {
-  pollfd ready{descriptor, POLLOUT, 0};
-  if (poll(&ready, 1, kWriteMs) == 1 && (ready.revents & POLLOUT) != 0) {
-    [[maybe_unused]] const ssize_t written = write(descriptor, line.data(), line.size());
-  }
-}
-
-// Open MPI's mpirun hands on no line of ranks that it ends: as in run/last_words.py.
-void say_last(const std::string& line) {
-  const std::string parent = "/proc/" + std::to_string(getppid());
-  const std::string theirs = parent + "/fd/2";
-  char name[16] = {};
-  if (const int comm = open((parent + "/comm").c_str(), O_RDONLY); comm >= 0) {
-    if (read(comm, name, sizeof(name) - 1) < 0) name[0] = '\0';
-    close(comm);
-  }
-  const bool is_mpirun = strcmp(name, "prterun\n") == 0 || strcmp(name, "mpirun\n") == 0;
-  const bool sent = is_mpirun && stop_sender() == getppid();
-  const int found = sent ? open(theirs.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK) : -1;
-  say(line, found >= 0 ? found : STDERR_FILENO);
-}
 
 std::string seconds(int64_t duration_ns) {
   char text[32];
@@ -207,8 +183,9 @@ void heed_signal(State& s, int64_t now) {
   // A launcher that ends a job hands the signal to all ranks: one of them says so.
   if (s.slot == 0 || stop_sender() != getppid()) {
     const std::string where = s.phase == Phase::kSetUp ? " in set-up: " : ": ";
-    say_last("tcpx-mpi: error: " + s.name + "interrupted by signal " + std::to_string(number) +
-             where + waiting(s) + "\n");
+    const std::string line = "tcpx-mpi: error: " + s.name + "interrupted by signal " +
+                             std::to_string(number) + where + waiting(s) + "\n";
+    if (stop_sender() != getppid() || !say_to_mpirun(line)) say(line);
   }
   record_end(s, 128 + number);
   _exit(128 + number);

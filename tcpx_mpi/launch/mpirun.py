@@ -299,7 +299,7 @@ def _started(
 
 def _append_to_files(descriptors: Sequence[int]) -> None:
     """From now on all who have these write behind each other: the last words of a rank
-    (`run/last_words`) are in the file, and not where mpirun writes next."""
+    (`native/engine/last_words.h`) are in the file, and not where mpirun writes next."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -339,7 +339,6 @@ ELSEWHERE = {
     "records/tap.py": CREATED,
     "records/writer.py": CREATED,
     "report/html/page.py": "a part of this package",
-    "run/last_words.py": KERNEL,
     "transport/memory_marks.py": KERNEL,
     "transport/observed_placement.py": KERNEL,
     "transport/time_limit.py": KERNEL,

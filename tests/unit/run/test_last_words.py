@@ -35,7 +35,7 @@ def test_who_has_seen_a_rank_die_says_so_where_mpirun_itself_speaks(
     assert piped.read_text() == ("" if directly else said)
 
 
-REFUSED = "from tcpx_mpi.run import last_words; last_words._PIDFD_OPEN = 1 << 20;"
+REFUSED = "from tcpx_mpi.run import last_words; last_words._SHARES = False;"
 
 
 @pytest.mark.parametrize(
