@@ -168,7 +168,7 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
         BAD,
         f"{who}: {what}",
         remedy,
-        "likely" if found[0][1].text.startswith("NET/") else "certain",
+        "certain" if job.reaches_out and not found[0][1].text.startswith("NET/") else "likely",
         found[0][1],
         len(on_sockets),
     )
@@ -379,12 +379,13 @@ def _other_warnings(job: Job, lines: Sequence[Line]) -> Iterable[LogFinding]:
 
 
 def _missing_ranks(job: Job) -> Iterable[LogFinding]:
-    if job.with_network and job.missing:
-        yield _found(
-            DOUBTFUL,
-            f"{job.missing} of {job.total} ranks do not say which network they use",
-            "give the logs of all ranks; NCCL_DEBUG=INFO on each",
-        )
+    if job.needs_no_network or not job.with_network:
+        return
+    what = f"{job.missing} of {job.total} ranks do not say which network they use"
+    if not job.missing:
+        what = "one rank was seen, and nothing says how many there are"
+    if job.missing or (job.total == 1 and not job.size):
+        yield _found(DOUBTFUL, what, "give the logs of all ranks; NCCL_DEBUG=INFO on each")
 
 
 def _two_versions(job: Job) -> Iterable[LogFinding]:

@@ -14,9 +14,8 @@ from tcpx_mpi.doctor.lines import Line, Rank
 #: alone), and ours, which only keeps TCPX's contract.
 _SOCKETS = re.compile(r".*socket|TCP\b|softtcpx", re.IGNORECASE)
 #: Networks that are known to reach GPU memory, where no connection says so or the contrary.
-_DIRECT = re.compile(
-    r"IB|gIB|UCX|SHARP|(?:AWS )?Libfabric|GPUDirectTCPX|FasTrak|.*(?:RDMA|RoCE)", re.IGNORECASE
-)
+#: Libfabric and UCX are layers over what there is, which may be TCP.
+_DIRECT = re.compile(r"IB|gIB|SHARP|GPUDirectTCPX|FasTrak|.*(?:RDMA|RoCE)", re.IGNORECASE)
 #: A name may have blanks; of one that is known, what follows is of somebody else.
 _CHOSEN = re.compile(
     r"(?:Using network|Assigned NET plugin) (?P<name>(?:(?:Fast)?Socket|GPUDirectTCPX_v\d+|FasTrak"
@@ -29,6 +28,17 @@ _VIA = re.compile(
     r"|(?P<near>P2P/MNNVL|P2P|SHM|direct shared memory))"
 )
 _COMM = re.compile(r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (?P<nodes>\d+))?")
+#: All ranks of a communicator in the order of a ring; rank 0 says it.
+_RING = re.compile(r"(?:Channel|Ring) \d+(?:/\d+)? :((?: +\d{1,6})+)$")
+#: A rank's place in each tree: children->rank->parent; NCCL 2.6 and 2.7: parent->rank->children.
+_TREE = re.compile(r"\[\d+\] (-?\d+)(?:/-?\d+)*->\d+->(-?\d+)(/?)")
+#: Variables that one sets for a network between nodes.
+_OF_NETWORKS = re.compile(r"NCCL_(?:NET|IB|GPUDIRECTTCPX|FASTRAK)")
+#: A host's name or number before a port, and those that are no other host's.
+_HOST_AND_PORT = re.compile(r"([^\s<]{1,255})<\d{1,5}>")
+_NO_OTHER = re.compile(r"localhost|127\.|[0.:]*(?:::1)?$")
+#: The GPUs of the largest node.
+_NODE_GPUS = 16
 #: A number that any other line names.
 _RANK = re.compile(r"\brank (\d{1,6})\b", re.IGNORECASE)
 _SET = re.compile(
@@ -72,6 +82,13 @@ class RankFacts:
     mentioned: set[int] = field(default_factory=set)
     #: How many ranks there are at least, by the highest number that it names.
     least: int = 0
+    #: Whether it is the root of all its trees: by the size of the communicator before them, or 0.
+    #: Half of the trees of several nodes have another node's rank as their root.
+    roots: dict[int, bool] = field(default_factory=dict)
+    last_size: int = 0
+    #: Hosts before a port: those of its own NICs, and any other.
+    own: set[str] = field(default_factory=set)
+    peers: set[str] = field(default_factory=set)
     connected: bool = False
     #: Whether a connection had requests, if it is not logged itself.
     moved: bool = False
@@ -112,7 +129,7 @@ class RankFacts:
     @property
     def unknown(self) -> Line | None:
         """The line of a network that may or may not reach GPU memory."""
-        chosen = {} if self.linked else self.chosen
+        chosen = {} if self.linked or self.memory_on else self.chosen
         known = (
             line for name, line in chosen.items() if not (is_sockets(name) or _DIRECT.match(name))
         )
@@ -130,6 +147,8 @@ class RankFacts:
         named = _RANK.findall(text) if "ank " in text else ()
         self.least = max(self.least, line.tagged, *(int(number) + 1 for number in named))
         self.moved = self.moved or _COMPLETION.search(text) is not None
+        if "<" in text:
+            self._take_hosts(text)
         if found := _VIA.search(text):
             self._connect(found, line)
         elif found := _CHOSEN.match(text):
@@ -138,9 +157,15 @@ class RankFacts:
             self.more += max(line.repeated - (name not in self.chosen), 0)
             self.chosen.setdefault(name, line)
         elif found := _COMM.search(text):
-            size = int(found["ranks"])
+            size = self.last_size = int(found["ranks"])
             self.numbers[size].add(int(found["rank"]))
             self.nodes[size] = max(self.nodes.get(size, 0), int(found["nodes"] or 0))
+        elif found := _RING.match(text):
+            self.mentioned.update(map(int, found[1].split()))
+        elif text.startswith("Trees ["):
+            trees = [first if old else last for first, last, old in _TREE.findall(text)]
+            is_root = len(trees) > 1 and {*trees} == {"-1"}
+            self.roots[self.last_size] = is_root and self.roots.get(self.last_size, True)
         elif found := _MEMORY.search(text):
             self.memory_on = self.memory_on or bool(found["on"])
             self.memory_off = self.memory_off or line
@@ -150,6 +175,13 @@ class RankFacts:
             self.devices.setdefault(found["name"], line)
         elif found := _VERSION.match(text):
             self.version = self.version or found["version"]
+
+    def _take_hosts(self, text: str) -> None:
+        hosts = _HOST_AND_PORT.findall(text)
+        if "Using" in text:
+            self.own.update(host.partition(":")[2] for host in hosts)  # eth0:10.0.0.1
+        else:
+            self.peers.update(host for host in hosts if not _NO_OTHER.match(host))
 
     def _connect(self, found: re.Match[str], line: Line) -> None:
         if found["sender"]:
@@ -224,9 +256,13 @@ class Job:
     def needs_no_network(self) -> bool:
         """Whether all ranks are there and no byte goes between nodes: one node, or NVLink alone."""
         heard = self.with_network
-        if not heard or self.missing or any(facts.linked for facts in heard):
+        if any(facts.linked for facts in heard):
             return False
-        if self.size == self.total == 1 or any(facts.nodes.get(self.size) == 1 for facts in heard):
+        if self._on_one_host and any(facts.near for facts in heard):
+            return True  # also where some have lost their connections
+        if not heard or self.missing:
+            return False
+        if self.size == self.total == 1 or (self.size and self.is_one_node):
             return True
         near = all(facts.near for facts in heard)
         return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in heard))
@@ -234,12 +270,54 @@ class Job:
     def leaves_node(self, facts: RankFacts) -> bool:
         """Whether a rank's connections leave its node, as far as the log says: if not, its choice
         of a network says little."""
-        inside = facts.near or self._on_one_host
-        return bool(facts.linked or self.spans or not inside) and not self.needs_no_network
+        if self.is_one_node or self.needs_no_network:
+            return facts.linked
+        alone = self._may_be_one_node and {*facts.networks} == {"Socket"}
+        inside = facts.near or self._on_one_host or alone
+        return bool(facts.linked or self.spans or not inside)
 
     def on_sockets(self, facts: RankFacts) -> Line | None:
         """The line of a rank that says so, where it counts."""
         return facts.on_sockets if self.leaves_node(facts) else None
+
+    @cached_property
+    def is_one_node(self) -> bool:
+        """Whether NCCL says so, by its count of nodes or by its trees. Fewer channels than it
+        would take may leave out the other half of the trees."""
+        few = any(name.startswith("NCCL_MAX_") for name in self.environment)
+        for facts in self.ranks:
+            size = self.size if facts.numbers else 0
+            nodes = facts.nodes.get(size, 0)
+            if nodes == 1 or (nodes == 0 and facts.roots.get(size) and not few):
+                return True
+        return False
+
+    @cached_property
+    def reaches_out(self) -> bool:
+        """Whether something says that there are other nodes: `spans`, more ranks than a node has
+        GPUs, or a host that a rank talks to."""
+        own = {host for facts in self.ranks for host in facts.own}
+        own |= {facts.rank.host.partition(".")[0] for facts in self.ranks}
+        peers = {host for facts in self.ranks for host in facts.peers}
+        return (
+            self.spans
+            or self.total > _NODE_GPUS
+            or any(not own & {peer, peer.partition(".")[0]} for peer in peers)
+        )
+
+    @cached_property
+    def _may_be_one_node(self) -> bool:
+        """Whether nothing says how many ranks there are, and nothing that there is another node.
+        Who sets a variable of a network, or has its plugin, means several; ranks whose host is
+        redacted may be anywhere."""
+        seen = self.with_network
+        return not (
+            self.size
+            or self.reaches_out
+            or (len(seen) > 1 and any(_NO_HOST.fullmatch(facts.rank.host) for facts in seen))
+            or any(map(_OF_NETWORKS.match, self.environment))
+            or any(name != "Socket" for facts in self.ranks for name in facts.networks)
+        )
 
     @cached_property
     def _on_one_host(self) -> bool:

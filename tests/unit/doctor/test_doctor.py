@@ -208,7 +208,7 @@ def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> N
             f"Pulling image tcpgpudmarxd-dev:v{manager}",
             nccl_line(f"INFO NCCL version {nccl}+cuda12.2"),
         ]
-        return verdict_of([*images, *networks(TCPX)])
+        return verdict_of([*images, *networks(TCPX, TCPX)])
 
     mixed = job("3.1.9", "2.0.15", "2.19.3")
     assert mixed.code == 0
@@ -234,7 +234,7 @@ def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> 
         nccl_line("INFO NCCL version 2.19.4+cuda12.2"),
         nccl_line("INFO NCCL_NSOCKS_PERTHREAD set by environment to 2."),
         nccl_line("INFO NCCL_PROTO set by environment to Simple"),
-        *networks(TCPX),
+        *networks(TCPX, TCPX),
     ]
     verdict = verdict_of(text)
     (finding,) = [f for f in verdict.findings if f.severity is DOUBTFUL]
@@ -468,7 +468,7 @@ def test_checks_of_a_machine_and_what_a_plugin_tries_do_no_harm() -> None:
         "NET/OFI Could not find ncclGetVersion symbol",
     )
     for text in texts:
-        verdict = verdict_of([nccl_line(f"WARN {text}"), nccl_line("INFO Using network IB")])
+        verdict = verdict_of([nccl_line(f"WARN {text}"), *networks("IB", "IB")])
         assert not whats(verdict, DOUBTFUL), text
 
 
@@ -527,3 +527,110 @@ def test_a_warning_comes_before_what_nccl_says_of_it() -> None:
     alone = verdict_of([*chosen, *wrapped])
     assert "a connection could not be made" in alone.headline
     assert verdict_of([*chosen, wrapped[-1]]).code == 9
+
+
+#: What one rank says until its communicator begins.
+ALONE = [
+    nccl_line("INFO Bootstrap : Using eth0:10.0.0.1<0>"),
+    nccl_line("INFO NET/IB : No device found."),
+    nccl_line("INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"),
+    nccl_line("INFO Using network Socket"),
+]
+ONE_NODE = "Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1"
+TWO_NODES = "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [nccl_line("INFO Using network Socket", 1)],
+        [nccl_line("INFO Channel 00/02 :    0   1"), nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line("INFO Trees [0] -1->0->1/-1/-1 [1] -1->0->1/-1/-1")],  # NCCL 2.6
+        [nccl_line("INFO comm 0x5 rank 3 nRanks 8 nNodes 1 localRanks 8 localRank 3 MNNVL 0")],
+        [nccl_line("INFO comm 0x5 rank 0 nranks 8 - Init START"), nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line("WARN socketStartConnect: Connect to 10.0.0.1<4> returned x, retrying")],
+        [nccl_line("WARN Call to connect to localhost<4> returned Connection refused, retrying")],
+        [nccl_line("WARN Call to connect to h0.lan<4> returned Connection refused, retrying")],
+    ],
+)
+def test_sockets_of_what_may_be_one_node_cannot_be_told(more: list[str]) -> None:
+    verdict = verdict_of([*ALONE, *more])
+    assert verdict.code == 11
+    assert "nothing says whether a connection leaves its node" in verdict.headline
+
+
+def test_all_ranks_on_one_host_with_a_connection_need_no_network() -> None:
+    def comm(rank: int) -> str:
+        return nccl_line(f"INFO comm 0x5 rank {rank} nranks 2 cudaDev {rank} - Init COMPLETE", rank)
+
+    lines = [*ALONE, comm(0), comm(1)]
+    assert verdict_of(lines).code == 11
+    near = nccl_line("INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")
+    verdict = verdict_of([*lines, near])
+    assert verdict.headline == ("on the fast path: no network is needed between the 2 ranks (SHM)")
+    assert not verdict.findings or verdict.findings[0].severity is GOOD
+    assert verdict_of([*ALONE, comm(0), near]).code == 11  # rank 1 may be elsewhere
+
+
+def test_a_ring_of_one_rank_needs_no_network() -> None:
+    verdict = verdict_of([*ALONE, nccl_line("INFO Channel 00/02 :    0")])
+    assert verdict.headline == "on the fast path: no network is needed for the one rank"
+
+
+@pytest.mark.parametrize(
+    ("more", "sure"),
+    [
+        ([nccl_line("INFO comm 0x5 rank 0 nranks 16 - Init START")], "likely"),
+        ([nccl_line("INFO comm 0x5 rank 0 nranks 4 - Init START")], "likely"),
+        ([nccl_line("INFO comm 0x5 rank 0 nranks 32 - Init START")], "certain"),
+        ([nccl_line("INFO Channel 00/02 :    0   1"), nccl_line(f"INFO {TWO_NODES}")], "likely"),
+        ([nccl_line("INFO Channel 00/02 :    0   1   2   3")], "likely"),
+        ([nccl_line("INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0")], "certain"),
+        ([nccl_line("INFO Using network Socket", 2)], "certain"),
+        ([nccl_line("WARN Call to connect to 10.0.0.9<4> returned x, retrying")], "certain"),
+        ([nccl_line("INFO NCCL_IB_DISABLE set by environment to 1.")], "likely"),
+        ([nccl_line("INFO NCCL_NET set by environment to GPUDirectTCPX_v7")], "likely"),
+        ([f"[1,31]<stdout>:{ALONE[0]}"], "certain"),
+        (
+            [
+                nccl_line("INFO comm 0x5 rank 0 nranks 2 - Init START"),
+                nccl_line("INFO NCCL_MAX_NCHANNELS set by environment to 2."),
+                nccl_line(f"INFO {ONE_NODE}"),
+            ],
+            "likely",
+        ),
+    ],
+)
+def test_sockets_are_off_where_there_are_more_ranks_and_certain_where_there_are_nodes(
+    more: list[str], sure: str
+) -> None:
+    verdict = verdict_of([*ALONE, *more])
+    assert verdict.code == 9
+    (sockets,) = [f for f in verdict.findings if "sockets in place of a plugin" in f.text]
+    assert sockets.evidence is not None
+    assert sockets.evidence.sure == sure
+
+
+@pytest.mark.parametrize("network", ["Libfabric", "AWS Libfabric", "UCX", "Acme"])
+def test_the_choice_of_a_layer_over_other_networks_says_nothing_of_gpu_memory(network: str) -> None:
+    verdict = verdict_of(networks(network, network, network))
+    assert verdict.code == 11
+    assert "nothing says whether a connection is in GPU memory" in verdict.headline
+    enabled = "INFO GPU Direct RDMA Enabled for GPU 1a000 / HCA 0 (distance 3 <= 5), read 0"
+    known = [*networks(network, network), *(nccl_line(enabled, rank) for rank in (0, 1))]
+    assert verdict_of(known).code == 0
+    via = [
+        nccl_line(f"INFO Channel 00/0 : {a}[0] -> {1 - a}[0] [send] via NET/{network}/0/GDRDMA", a)
+        for a in (0, 1)
+    ]
+    assert verdict_of([*networks(network, network), *via]).code == 0
+
+
+@pytest.mark.parametrize("network", ["IB", "gIB", TCPX, "FasTrak"])
+def test_one_rank_on_a_network_is_not_all_ranks(network: str) -> None:
+    verdict = verdict_of(networks(network))
+    assert verdict.code == 11
+    assert verdict.headline.endswith("one rank was seen, and nothing says how many there are")
+    assert verdict_of(networks(network, network, network)).code == 0
