@@ -37,6 +37,11 @@ _TEXT_END = re.compile(
 _MESSAGE = re.compile(
     r'"(?:textPayload|@?message|MESSAGE|msg|log|body|line|text)" ?: ?("(?:[^"\\]|\\.)*")'
 )
+#: What HTML writes in place of letters, perhaps twice, where a log comes from a page.
+_LETTER_OF = {"gt": ">", "lt": "<", "nbsp": " ", None: "&"}
+_LETTER_OF |= dict.fromkeys(("quot", "#34", "#x22"), '"')
+_LETTER_OF |= dict.fromkeys(("apos", "#39", "#039", "#x27"), "'")
+_HTML = re.compile(rf"&(?:amp;)*({'|'.join(filter(None, _LETTER_OF))});|&(?:amp;)+")
 #: NCCL writes 1,024 letters at most; what a line has beyond these says nothing.
 _LETTERS = 2000
 #: Of a line of a file: a store's answer may be one.
@@ -87,7 +92,7 @@ def read_lines(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Line]:
         found = [
             (number, line, _heads(line) if "NCCL " in line else [], tagged)
             for number, whole in enumerate(text, 1)
-            for tagged in [_ranks_tagged(whole)]
+            for tagged in [_ranks_tagged(_without_html(whole))]
             for line in _unwrapped(whole)
         ]
         hosts = {heads[0].host for _, _, heads, _ in found if heads}
@@ -156,7 +161,11 @@ def _ranks_tagged(line: str) -> int:
 def _unwrapped(line: str) -> Iterator[str]:
     """The lines within a line of the file: of the messages of a store, of each of Open MPI's
     ranks."""
-    if '"' in line and (messages := _MESSAGE.findall(line)):
+    messages = _MESSAGE.findall(line) if '"' in line else []
+    if not messages and (plain := _without_html(line)) != line:
+        line = plain
+        messages = _MESSAGE.findall(line) if '"' in line else []
+    if messages:
         for message in messages:
             for part in _decoded(message).split("\n"):
                 yield from _unwrapped(part)
@@ -173,6 +182,10 @@ def _unwrapped(line: str) -> Iterator[str]:
         yield _TIME.sub(r"\1 ", line)
     else:
         yield line
+
+
+def _without_html(line: str) -> str:
+    return _HTML.sub(lambda found: _LETTER_OF[found[1]], line) if "&" in line else line
 
 
 def _decoded(message: str) -> str:

@@ -6,6 +6,7 @@ hosts, numbers and what wraps the lines are invented.
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterable, Sequence
 
@@ -160,6 +161,8 @@ def wrappers() -> Iterable[Case]:
         ("logfmt", lambda n, line: f'level=info ts={stamp.format(n % 10)} msg="{line}"'),
         ("columns of CSV", lambda n, line: f"{stamp.format(n % 10)},INFO,{line}"),
         ("CloudWatch's text", lambda n, line: f"EVENTS {n} {line} 174743879120{n % 10}"),
+        ("a page's HTML", lambda _, line: html.escape(f"<p> {line}")),
+        ("HTML in HTML", lambda _, line: html.escape(html.escape(f"> {line}"))),
         ("colours", lambda n, line: f"\x1b[32m{n // 2}\x1b[0m: {line}\x1b[0m\r"),
     ):  # fmt: skip
         yield Case(
@@ -170,6 +173,19 @@ def wrappers() -> Iterable[Case]:
             third,
             evidence="Using network Socket",
         )
+    node = job(on(IB, IB_GDR), size=4, per_node=2).split("\nnode-1")[0]
+    far = "\n".join(f"'x' & {line}" for line in node.split("\n") if " via " in line)
+    entry = json.dumps({"log": html.escape(far), "note": "&quot;"})
+    for name, text in (
+        ("a page", html.escape(far)),
+        ("a page twice", html.escape(html.escape(far))),
+        ("an entry of a store in a page", html.escape(json.dumps({"log": far}))),
+        ("a page in an entry of a store", entry),
+        ("a page of a number", html.escape(far).replace("&#x27;", "&#39;").replace(" ", "&nbsp;")),
+    ):
+        yield Case(f"connections in {name}", [text], 11, ["IB on 2 of 4 ranks"])
+    tagged = html.escape(each(far, lambda n, line: f"[1,{n + 5}]<stdout>:{line}"))
+    yield Case("Open MPI's tags in a page", [tagged], 11, ["IB on 2 of 9 ranks"])
     entries = [
         {"insertId": f"k{n}", "jsonPayload": {"message": line, "stream": "stdout"}, "severity": "INFO", "timestamp": stamp.format(n % 10)}
         for n, line in enumerate(four.split("\n"))

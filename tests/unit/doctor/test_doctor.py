@@ -634,3 +634,38 @@ def test_one_rank_on_a_network_is_not_all_ranks(network: str) -> None:
     assert verdict.code == 11
     assert verdict.headline.endswith("one rank was seen, and nothing says how many there are")
     assert verdict_of(networks(network, network, network)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "advises", "never"),
+    [
+        (line, "NCCL_IB_GID_INDEX", "ulimit")
+        for line in (
+            "Call to ibv_modify_qp failed with error Network is unreachable",
+            "Call to ibv_modify_qp failed with 101 Network is unreachable, on dev mlx5_0:1",
+            "Call to ibv_modify_qp failed with error 113",
+            "Call to ibv_modify_qp failed with 113 No route to host, on dev mlx5_bond_0:1",
+            "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1",
+            "Call to ibv_create_ah failed with error No route to host",
+        )
+    ]
+    + [
+        (line, "ulimit -l", "NCCL_IB_GID_INDEX")
+        for line in (
+            "Call to ibv_reg_mr failed with error Cannot allocate memory",
+            "Call to ibv_reg_mr_iova2 failed with error Bad address",
+            "Call to ibv_reg_dmabuf_mr failed with error Operation not supported",
+            "Call to ibv_create_qp failed with error Cannot allocate memory",
+        )
+    ]
+    + [("Call to ibv_create_cq failed with error Invalid argument", "ibv_devinfo", "ulimit")],
+)
+def test_memory_is_advised_on_where_memory_failed_and_routes_where_a_way_is_not_there(
+    line: str, advises: str, never: str
+) -> None:
+    verdict = verdict_of([*networks("IB"), nccl_line(f"WARN {line}")])
+    assert verdict.code == 9
+    (failed,) = [f for f in verdict.findings if "a call of InfiniBand failed" in f.text]
+    assert advises in failed.remedy
+    assert never not in failed.remedy
+    assert ("memory" in failed.text) == (advises == "ulimit -l")

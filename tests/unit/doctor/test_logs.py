@@ -64,6 +64,8 @@ def test_a_remedy_points_below_only_where_a_cause_is_below() -> None:
         '"' * 100_000,
         '"message": "\\' * 10_000,
         "[1," * 30_000 + ">:",
+        "&amp;" * 20_000,
+        "&" * 100_000 + "n:1:2 [0] NCCL INFO " + "&amp;amp;gt" * 3_000,
         "[0] " * 25_000 + "NCCL ",
         "1:1 [0] " * 12_000 + "NCCL INFO x",
         "n:1:2 [0] NCCL INFO " * 5_000,
