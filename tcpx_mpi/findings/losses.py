@@ -100,6 +100,7 @@ def _figures(links: Mapping[Link, _Sent], own: set[Link], others: Sequence[float
     again = sum(links[link].again for link in own)
     share = again * _SEGMENT_BYTES / sum(links[link].wire_bytes for link in own)
     text = (
-        f"{share:.2%} of the segments were sent again ({again}), over {counted(len(own), 'link')}"
+        f"{100 * share:.2f} % of the segments were sent again ({again}), "
+        f"over {counted(len(own), 'link')}"
     )
-    return text + (f"; at most {max(others):.3%} over the others" if others else "")
+    return text + (f"; at most {100 * max(others):.3f} % over the others" if others else "")

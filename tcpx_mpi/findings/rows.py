@@ -76,7 +76,7 @@ def slowest(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Find
         text = (
             f"{rank_name(header, found.rank)} in {found.rows} of {counted(found.of_rows, 'row')}, "
             f"at most {figure(found.ratio, 3)} x the median rank "
-            f"(at {format_size(found.size_bytes)})"
+            f"(at {row_names(summaries)[found.place]})"
         )
         yield Finding(Severity.NOTE, "Slowest rank", text)
 

@@ -293,7 +293,7 @@ def _cannot_tell(header: RunHeader, size: int, found: Sensitivity) -> str:
 
 def _noise(noise: float) -> str:
     """In log time."""
-    return f"{math.expm1(noise):.1%}" if noise < math.log(2) else f"{math.exp(noise):.3g} x"
+    return f"{100 * math.expm1(noise):.1f} %" if noise < math.log(2) else f"{math.exp(noise):.3g} x"
 
 
 def _limit(size: int, sensitivity: Sensitivity) -> str:

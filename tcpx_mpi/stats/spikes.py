@@ -10,6 +10,7 @@ import numpy as np
 from tcpx_mpi.arrays import Float64s
 from tcpx_mpi.records import Row, RunHeader, mapped_arrays
 from tcpx_mpi.stats.bursts import sent_ahead
+from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import average_over_ranks
 
@@ -50,12 +51,14 @@ class Spikes:
 def find_spikes(header: RunHeader, row: Row, summary: RowSummary) -> Spikes | None:
     """The spikes that a reader of a row's mean should know.
 
-    None too where a time is unknown, and where most iterations came in bursts.
+    All iterations count, as in the row's time, also those that `-K` keeps out of percentiles. None
+    too where a time is unknown, and where most iterations came in bursts.
     """
-    spread = summary.per_iteration
+    spread, times = summary.per_iteration, summary.iteration_max_ns()
+    if header.plan.per_iter_skip and math.isnan(summary.burst_gap_ns):
+        spread = describe(times, row.spool)
     if not spread.mean >= _FAR * spread.p50:
         return None
-    times = summary.iteration_max_ns()
     places = _longest(times, _SPIKE * spread.p50)
     left = times.size - len(places)
     mean = (times.sum() - times[places].sum()) / left

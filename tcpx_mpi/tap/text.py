@@ -148,7 +148,7 @@ def way_cells(way: Way) -> list[str]:
         str(way.messages) + (f" ({way.not_done} not done)" if way.not_done else ""),
         str(way.bytes), f"{way.gb_per_s:.3f}", f"{way.depth:.1f} (max {way.most})", f"{p50:.1f}",
         f"{p99:.1f}", f"{most:.1f}", str(way.gaps), f"{way.longest_gap_ns / 1e6:.2f}",
-        f"{way.caller:.0%}", f"{way.receiver_late:.0%}", f"{way.plugin:.0%}",
+        *(f"{100 * share:.0f} %" for share in (way.caller, way.receiver_late, way.plugin)),
     ]  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def run_that_names(name: str, command: Sequence[str], place: Path, code: int = 0
 def test_a_slowed_rank_is_named_by_a_tournament_and_again_by_those_it_meets(place: Path) -> None:
     result = run_that_names(
         r"# Slow +: rank 2 on \S+ \(device 2, NIC lo\), receiving: .* us of the good ones at "
-        r"4 KiB, in 3 of 3 links \(noise .*%\); again \d+(\.\d+)? x with ranks \d(, \d)+",
+        r"4 KiB, in 3 of 3 links \(noise .* %\); again \d+(\.\d+)? x with ranks \d(, \d)+",
         PAIRS,
         place,
     )
@@ -87,7 +87,7 @@ def test_a_slowed_rank_is_named_by_a_tournament_and_again_by_those_it_meets(plac
 def test_a_slowed_rank_is_named_by_a_mesh(place: Path) -> None:
     run_that_names(
         r"# Slow +: rank 2 on \S+ \(device 2, NIC lo\), both ways: .* us of the good ones at "
-        r"16 KiB, in 3 of 3 links \(noise .*%\)",
+        r"16 KiB, in 3 of 3 links \(noise .* %\)",
         (*MESH, "--strict"),
         place,
         code=ExitCode.WORSE,

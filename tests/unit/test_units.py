@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tcpx_mpi
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.units import (
     GIB,
@@ -174,3 +177,10 @@ def test_one_thing_is_in_the_singular() -> None:
 ])  # fmt: skip
 def test_a_figure_has_all_digits_before_its_point(value: float, digits: int, text: str) -> None:
     assert figure(value, digits) == text
+
+
+def test_a_percentage_has_a_blank_before_its_sign_wherever_it_is_printed() -> None:
+    """Python's own format of one has none."""
+    package = Path(tcpx_mpi.__file__).parent
+    for path in package.rglob("*.py"):
+        assert not re.search(r":[^{}\"']*%\}|\d%(?![\w(])", path.read_text()), path

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from tcpx_mpi.findings import Finding, Severity, worst_first
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.findings.run import Matrix, RunFinding, findings_of
 from tcpx_mpi.findings.stragglers import SLOW
 from tcpx_mpi.findings.verdict import as_nccl_tests, on_page
@@ -20,7 +21,7 @@ from tcpx_mpi.report.launches import representative
 from tcpx_mpi.report.lines import written
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import slowest_rank
-from tcpx_mpi.units import counted, format_size
+from tcpx_mpi.units import counted
 
 
 def page_of(run: Run, plugin_trace: str | None = None) -> str:
@@ -61,7 +62,7 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
         "verdict": worst_first([*on_page(whole, summaries), *_slow(findings)]),
         "slowest": slowest,
         "slowest_name": rank_name(header, slowest.rank) if slowest is not None else "",
-        "slowest_at": format_size(slowest.size_bytes) if slowest is not None else "",
+        "slowest_at": row_names(summaries)[slowest.place] if slowest is not None else "",
         "findings": tables.findings_table(said),
         "rows": tables.rows_table(summaries, run.path),
         "ranks": tables.ranks_table(header, summaries),

@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
 from tcpx_mpi.findings import Severity
+from tcpx_mpi.findings.row_names import row_names
 from tcpx_mpi.findings.rows import is_unchecked
 from tcpx_mpi.findings.run import Matrix, RunFinding
 from tcpx_mpi.records import RunHeader, SetupTimes, rank_name
@@ -97,7 +99,9 @@ def rows_table(summaries: Sequence[RowSummary], path: str) -> Table:
 
 def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | None:
     """The ranks that receive, the slowest first: each against the median rank of every row."""
-    comparable = [s for s in summaries if int((~np.isnan(s.time_ns_by_rank)).sum()) > 1]
+    compared = [int((~np.isnan(s.time_ns_by_rank)).sum()) > 1 for s in summaries]
+    comparable = [*compress(summaries, compared)]
+    names = [*compress(row_names(summaries), compared)]
     if not comparable:
         return None
     times_ns = np.stack([summary.time_ns_by_rank for summary in comparable])
@@ -117,14 +121,14 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
                     str(times_slowest[rank]),
                     f"{np.nanmedian(ratios[:, rank]):.3f}",
                     f"{ratios[worst, rank]:.3f}",
-                    format_size(comparable[worst].size_bytes),
+                    names[worst],
                 ),
                 "slowest" if slowest is not None and rank == slowest.rank else "",
             )
         )
     return Table(
         caption=f"Time of a rank over the median rank, in {len(comparable):,} rows",
-        columns=_columns(" rank;slowest|in rows;median|x;worst|x;at|size"),
+        columns=_columns(" rank;slowest|in rows;median|x;worst|x;at|row"),
         lines=tuple(lines),
         note=left_out(len(lines), len(order), "ranks that receive, the slowest first"),
     )

@@ -66,7 +66,8 @@ def _plot(number: int, way: Way) -> Plot:
         axes.yaxis.set_major_formatter(plain_number)
         svg = plot.finished(heading, f"bandwidth from {way.sender} to {way.receiver} over time")
     shares = (
-        f"{way.caller:.0%} of the time is the caller's, {way.receiver_late:.0%} the receiver's, "
-        f"{way.plugin:.0%} the plugin's and the network's."
+        f"{100 * way.caller:.0f} % of the time is the caller's, "
+        f"{100 * way.receiver_late:.0f} % the receiver's, "
+        f"{100 * way.plugin:.0f} % the plugin's and the network's."
     )
     return Plot(heading, svg, f"{way.messages} messages over {way.sender_nic}; {shares}")

@@ -43,8 +43,8 @@ def tournament(again: Mapping[tuple[int, int], int], sent: int = 40 * MIB) -> li
 def test_a_nic_that_loses_what_comes_in_is_named_once() -> None:
     (text,) = tournament({(0, 3): 300, (1, 3): 200, (0, 2): 1})
     assert text == (
-        "Loses packets: NIC eth2 of host1, receiving: 0.86% of the segments were sent again (500), "
-        "over 2 links; at most 0.003% over the others"
+        "Loses packets: NIC eth2 of host1, receiving: 0.86 % of the segments were sent again (500)"
+        ", over 2 links; at most 0.003 % over the others"
     )
 
 

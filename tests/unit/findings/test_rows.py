@@ -252,6 +252,28 @@ def test_the_slowest_rank_is_named_with_its_place() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ([{}, {}, {}], "1 KiB (row 2)"),
+        ([{}, {"type_name": "half"}, {"type_name": "half"}], "1 KiB half (row 2)"),
+        ([{"redop": "sum"}, {"redop": "max"}, {"redop": "min"}], "1 KiB max"),
+        ([{"root": 0}, {"root": 1}, {"root": 2}], "1 KiB root 1"),
+        ([{}, {"size_bytes": 2048}, {}], "2 KiB"),
+    ],
+)
+def test_the_slowest_rank_is_said_at_a_row_by_what_tells_it_from_others_of_its_size(
+    changes: list[dict[str, Any]], name: str
+) -> None:
+    rows = [
+        dataclasses.replace(invented.row(index), **{"size_bytes": 1024, **change})
+        for index, change in enumerate(changes)
+    ]
+    rows[1].samples["iteration"][3] *= 2
+    (text,) = about("Slowest rank", judged(rows))
+    assert text.endswith(f" x the median rank (at {name})")
+
+
 def test_the_tools_own_part_is_that_of_all_chunks_and_one_stamp_of_an_iteration() -> None:
     """An iteration of 1059.5 ns is four round trips, in each of which a rank has one chunk."""
     facts = {"own_chunk_ns": "100", "own_clock_ns": "27.1"}

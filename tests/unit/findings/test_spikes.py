@@ -82,6 +82,25 @@ def test_of_many_the_longest_are_named() -> None:
     assert text.index("number 9 ") < text.index("number 50 ") < text.index("number 70 ")
 
 
+@pytest.mark.parametrize(("place", "skip"), [(30, 5), (2, 5), (0, 1), (30, 99), (30, 200)])
+def test_a_spike_is_of_all_iterations_whatever_the_percentiles_leave_out(
+    place: int, skip: int
+) -> None:
+    """As the row's time is; the first ones are slow, and no spikes."""
+    times = steady()
+    times[:, :5] = 40 * US
+    times[2, place] = 3 * MS
+    header = invented.run_header()
+    header = dataclasses.replace(header, plan=dataclasses.replace(header.plan, per_iter_skip=skip))
+    run = run_of([row(times)], header)
+    (spike,) = spikes(run.header, run.rows, summaries_of(run))
+    most, mean_us = times.max(axis=0), np.delete(times, place, axis=1).mean() / US
+    text = words_of(spike)
+    assert f"the mean is {most.mean() / np.median(most):.3g} x the median by 1 of 100 " in text
+    assert f"number {place} took 3 ms on rank 2" in text
+    assert f"without it time {mean_us:.4g} us" in text
+
+
 def test_those_that_stand_far_above_others_that_are_long_are_told() -> None:
     """As where each block of a run beside a peer begins with a cold iteration."""
     times = steady()

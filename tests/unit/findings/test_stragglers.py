@@ -101,7 +101,7 @@ def test_who_is_slow_again_is_named_with_both_figures() -> None:
     (line,) = words(rows + met_again(rows, SLOW_SENDER))
     assert re.fullmatch(
         r"Slow: rank 2 on host0 \(device 0, NIC lo\), sending: [23](\.\d+)? x the \d+(\.\d+)? "
-        r"us of the good ones at 1 KiB, in 3 of 3 links \(noise \d\.\d%\); again [23](\.\d+)? x "
+        r"us of the good ones at 1 KiB, in 3 of 3 links \(noise \d\.\d %\); again [23](\.\d+)? x "
         r"with ranks \d, \d",
         line,
     ), line
@@ -116,7 +116,7 @@ def test_who_was_slow_once_is_not_named_but_told() -> None:
 
 def test_a_run_that_ended_before_they_met_again_names_its_suspects() -> None:
     (line,) = words(tournament(SLOW_SENDER))
-    assert re.search(r"^Slow: rank 2 .* \(noise \d\.\d%\)$", line)
+    assert re.search(r"^Slow: rank 2 .* \(noise \d\.\d %\)$", line)
 
 
 def test_the_matrix_is_that_of_the_tournament() -> None:
@@ -159,7 +159,7 @@ def test_a_slow_rail_has_its_nics_and_ranks_and_no_node_to_blame() -> None:
     assert found.severity is Severity.BAD
     assert re.fullmatch(
         r"rail eth2 \(NICs of this name on 2 nodes: ranks 1, 3\), receiving: [34](\.\d+)? x the "
-        r"\d+(\.\d+)? us of the good ones at 1 KiB, in 4 of 4 links \(noise \d\.\d%\); "
+        r"\d+(\.\d+)? us of the good ones at 1 KiB, in 4 of 4 links \(noise \d\.\d %\); "
         r"again [34](\.\d+)? x with ranks 0, 2",
         found.text,
     ), found.text

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import invented
 import invented_runs
@@ -208,6 +209,62 @@ def test_wrong_rows_that_fill_the_table_leave_no_room_for_others() -> None:
     table = tables.rows_table(summaries_of(run), "o.h5")
     assert len(table.lines) == tables.ROWS_SHOWN
     assert {line.mark for line in table.lines} == {"bad"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "titles", "cells"),
+    [
+        ([{"type_name": "half"}, {}], ["type"], [("half",), ("float",), ("half",), ("float",)]),
+        ([{"redop": "max"}, {}], ["redop"], [("max",), ("sum",), ("max",), ("sum",)]),
+        ([{"root": 2}, {}], ["root"], [("2",), ("0",), ("2",), ("0",)]),
+        (
+            [{"type_name": "half", "redop": "max", "root": 3}, {}],
+            ["type", "redop", "root"],
+            [("half", "max", "3"), ("float", "sum", "0")] * 2,
+        ),
+        ([{}, {}], ["cycle"], [("0",), ("0",), ("1",), ("1",)]),
+    ],
+)
+def test_rows_that_are_measured_again_have_columns_of_what_tells_them_apart(
+    changes: list[dict[str, Any]], titles: list[str], cells: list[tuple[str, ...]]
+) -> None:
+    usual = {"type_name": "float", "redop": "sum", "root": 0}
+    run = invented_runs.sound(rows=4)
+    rows = [
+        dataclasses.replace(row, cycle=index // 2, **{**usual, **changes[index % 2]})
+        for index, row in enumerate(run.rows)
+    ]
+    run = dataclasses.replace(run, rows=rows)
+    table = tables.rows_table(summaries_of(run), "o.h5")
+    end = 1 + len(titles)
+    assert [column.title for column in table.columns[: end + 1]] == ["row", *titles, "size"]
+    assert [line.cells[1:end] for line in table.lines] == cells
+    page = page_of(run)
+    for title in titles:
+        assert re.search(rf"<th[^>]*>\s*{title}\b", page)
+
+
+def test_rows_of_one_cycle_have_no_column_of_what_tells_them_apart() -> None:
+    run = invented_runs.sound(rows=2)
+    rows = [dataclasses.replace(row, root=index) for index, row in enumerate(run.rows)]
+    table = tables.rows_table(summaries_of(dataclasses.replace(run, rows=rows)), "o.h5")
+    assert [column.title for column in table.columns[:2]] == ["row", "size"]
+
+
+def test_a_rank_says_at_which_of_several_rows_of_a_size_it_was_worst() -> None:
+    run = invented_runs.sound(rows=3)
+    rows = [
+        dataclasses.replace(row, size_bytes=1024, type_name=name)
+        for row, name in zip(run.rows, ("half", "float", "float"), strict=True)
+    ]
+    rows[0].samples["iteration"][3] *= 3
+    rows[2].samples["iteration"][1] *= 4
+    run = dataclasses.replace(run, rows=rows)
+    table = tables.ranks_table(run.header, summaries_of(run))
+    assert table is not None
+    worst = {line.cells[0].split()[1]: line.cells[-1] for line in table.lines}
+    assert (worst["3"], worst["1"]) == ("1 KiB half", "1 KiB float (row 3)")
+    assert "x the median rank (at 1 KiB half)" in Page(page_of(run)).text
 
 
 @pytest.mark.usefixtures("in_one_and_in_pieces")

@@ -169,7 +169,7 @@ def test_a_slow_rank_is_named_and_that_its_role_cannot_be_told(
         links = 4 if header is HEADER else 7
         assert re.fullmatch(
             rf"{re.escape(place)}, both ways: (2|1\.9\d?|2\.\d+) x the {good} us of the good ones "
-            rf"at 1 KiB, in {links} of {links} links \(noise \d\.\d%\)",
+            rf"at 1 KiB, in {links} of {links} links \(noise \d\.\d %\)",
             line,
         ), line
 
