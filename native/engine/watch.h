@@ -117,7 +117,8 @@ class Round {
   Heartbeat& heartbeat_;
 };
 
-// A text, its rest zeros: "SINCE_NS WHAT", "over OPTION" with that of the phase, "ended CODE";
+// A text, its rest zeros: "SINCE_NS WHAT", "over OPTION" with that of the phase, "ended CODE",
+// "ended 0, signal NUMBER" of one that came behind it;
 // "told" of the launcher itself.
 constexpr int kRecordBytes = 256;
 

@@ -42,7 +42,11 @@ def code_behind(code: int, ends: Ends) -> int:
     """The code of a run whose mpirun ended with one that no rank gave, or with 1: its code for a
     signal, a rank without MPI_Finalize, and failures of its own."""
     said = code_of_ranks(ends)
-    if said or (said == 0 and code == ExitCode.DEFECT):  # the latter without MPI_Finalize
+    if said == 0 and code == ExitCode.DEFECT:
+        # All of them were stopped, or one has left without MPI_Finalize and mpirun stopped others.
+        every = len(ends.stopped) == ends.ranks
+        return 128 + max(ends.stopped.values()) if every else 0
+    if said:
         return said
     of_a_rank = code != ExitCode.DEFECT and code in _OF_RANKS
     if ends.silent or ends.well or of_a_rank:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tcpx_mpi.errors import SetupFailed
 
@@ -20,6 +21,7 @@ TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
 _OVER, _ENDED, _TOLD = "over", "ended ", b"told"
+_END = re.compile(rf"{_ENDED}(?P<code>\d+)(?:, signal (?P<signal>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Ends:
     codes: Mapping[int, int]
     #: Of ranks that were set up and have said none: the option of the phase that they were in.
     silent: Mapping[int, str]
+    #: Signals by rank, that came behind the end of a good run.
+    stopped: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def well(self) -> bool:
@@ -84,8 +88,8 @@ class SetupTable:
 
     def ended(self) -> dict[int, int]:
         """Exit codes by rank, of those whose run is over."""
-        codes = {rank: text.removeprefix(_ENDED) for rank, text in enumerate(self._records())}
-        return {rank: int(code) for rank, code in codes.items() if code.isdecimal()}
+        found = map(_END.fullmatch, self._records())
+        return {rank: int(end["code"]) for rank, end in enumerate(found) if end}
 
     def ends(self) -> Ends:
         """What all ranks have said of their ends."""
@@ -95,7 +99,11 @@ class SetupTable:
             for rank, text in enumerate(records)
             if text.startswith(_OVER)
         }
-        return Ends(self.ranks, self.ended(), silent)
+        found = map(_END.fullmatch, records)
+        stopped = {
+            rank: int(end["signal"]) for rank, end in enumerate(found) if end and end["signal"]
+        }
+        return Ends(self.ranks, self.ended(), silent, stopped)
 
     def _records(self) -> list[str]:
         with open(self.path, "rb") as file:

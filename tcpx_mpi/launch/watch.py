@@ -43,12 +43,16 @@ PHASES = (SET_UP, CONNECT, ROWS, END)
 
 def begin(environ: Mapping[str, str]) -> None:
     """Watch this process from now on, if it is a rank."""
-    from tcpx_mpi import _native  # `--help` needs none
-
     launched = under_launcher(environ)
     if launched is None:
         return
-    for number in (signal.SIGINT, signal.SIGTERM):
+    stops = (signal.SIGINT, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # the library's own start knows no exceptions
+    try:
+        from tcpx_mpi import _native  # `--help` needs none
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stops)
+    for number in stops:
         # Python would take our handlers away as it ends, and MPI_Finalize comes behind that.
         signal.signal(number, signal.SIG_DFL)
     _native.watch_begin(DEFAULT_S)

@@ -441,6 +441,8 @@ def in_phase(option: str, ranks: Iterable[int]) -> list[str]:
         ("--stall-timeout", {0: 7, 1: 13}, 13, 13, ""),
         ("--stall-timeout", {0: 143, 1: 0}, 1, 143, ""),
         ("--stall-timeout", {0: 0, 1: 0}, 1, 0, ""),  # one of them has left without MPI_Finalize
+        ("--stall-timeout", {0: "0, signal 15", 1: 0}, 1, 0, ""),  # and mpirun has ended the other
+        ("--stall-timeout", {0: "0, signal 15", 1: "0, signal 15"}, 1, 143, ""),
     ],
 )
 def test_a_code_that_no_rank_has_said_is_not_taken_for_a_verdict(
