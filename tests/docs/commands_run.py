@@ -81,6 +81,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(limits, folder).code == 0
     shutil.copy(REPOSITORY / "tests/unit/data/nccl_tests_table.txt", folder / "all_reduce.log")
     log = "n0:7:7 [0] NCCL INFO Using network Socket\n"
+    log += "n0:7:7 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n"
     (folder / "job.log").write_text(log)
     (folder / "space.toml").write_text("channels = [1, 2, 4]\n")
     (folder / "tuned.toml").write_text('[run]\nchannels = "4"\n')
