@@ -21,6 +21,8 @@ TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
 _OVER, _ENDED, _TOLD = "over", "ended ", b"told"
+#: What a rank waits for until it has MPI.
+_BEFORE_MPI = ("its own start", "the MPI library", "MPI_Init")
 _END = re.compile(rf"{_ENDED}(?P<code>\d+)(?:, signal (?P<signal>\d+))?")
 
 
@@ -39,7 +41,8 @@ class Ends:
     ranks: int
     #: Exit codes by rank.
     codes: Mapping[int, int]
-    #: Of ranks that were set up and have said none: the option of the phase that they were in.
+    #: Of ranks with MPI that have said none: the option of the phase that they were in, "" in
+    #: set-up.
     silent: Mapping[int, str]
     #: Signals by rank, that came behind the end of a good run.
     stopped: Mapping[int, int] = field(default_factory=dict)
@@ -99,6 +102,8 @@ class SetupTable:
             for rank, text in enumerate(records)
             if text.startswith(_OVER)
         }
+        waits = {rank: each.what for rank, each in self.waits().items() if each is not None}
+        silent |= {rank: "" for rank, what in waits.items() if not what.startswith(_BEFORE_MPI)}
         found = map(_END.fullmatch, records)
         stopped = {
             rank: int(end["signal"]) for rank, end in enumerate(found) if end and end["signal"]

@@ -421,10 +421,11 @@ def test_a_signal_that_no_rank_heeds_is_told_by_who_kills_them(
 # --- A rank that has not said how it ends --------------------------------------------------------
 
 
-def in_phase(option: str, ranks: Iterable[int]) -> list[str]:
-    """The commands that record that ranks are in the phase of that option."""
+def in_phase(record: str, ranks: Iterable[int]) -> list[str]:
+    """The commands that record where ranks are: the option of a phase, or a wait and its time."""
+    record = f"over {record}" if record.startswith("-") else record
     into = f"dd of=$TCPX_MPI_SETUP_TABLE bs={RECORD_BYTES} conv=notrunc status=none"
-    return [f"printf 'over {option}' | {into} seek={rank}" for rank in ranks]
+    return [f"printf '%s' '{record}' | {into} seek={rank}" for rank in ranks]
 
 
 @pytest.mark.parametrize(
@@ -435,6 +436,8 @@ def in_phase(option: str, ranks: Iterable[int]) -> list[str]:
         ("--connect-timeout", {}, 5, 4, "ranks 0 and 1 ended without saying why"),
         ("", {}, 3, 4, "ranks 0 and 1 ended without saying why"),
         ("", {}, 1, 4, "mpirun ended with exit code 1, which no rank gave"),
+        ("1 MPI_Init, to which", {}, 1, 4, "mpirun ended with exit code 1, which no rank gave"),
+        ("1 plugin init /a.so", {}, 1, 4, "ranks 0 and 1 ended without saying why"),
         ("--stall-timeout", {0: 0}, 3, 7, "rank 1 ended without saying why"),
         ("--stall-timeout", {0: 0, 1: 0}, 33, 7, "a rank ended without saying why"),
         ("--stall-timeout", {0: 7}, 3, 7, ""),
