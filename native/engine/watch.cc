@@ -398,6 +398,7 @@ void ending(int exit_code) {
   s.exit_code = exit_code;
   record_end(s, exit_code);
   g_ends_well.store(exit_code == 0);
+  if (const int number = stop_signal(); number != 0) record_stop(number);
 }
 
 std::optional<LongCall> await(double seconds) {

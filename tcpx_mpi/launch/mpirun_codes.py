@@ -42,11 +42,7 @@ def code_behind(code: int, ends: Ends) -> int:
     """The code of a run whose mpirun ended with one that no rank gave, or with 1: its code for a
     signal, a rank without MPI_Finalize, and failures of its own."""
     said = code_of_ranks(ends)
-    if said == 0 and code == ExitCode.DEFECT:
-        # All of them were stopped, or one has left without MPI_Finalize and mpirun stopped others.
-        every = len(ends.stopped) == ends.ranks
-        return 128 + max(ends.stopped.values()) if every else 0
-    if said:
+    if said or (said == 0 and code == ExitCode.DEFECT):  # the latter without MPI_Finalize
         return said
     of_a_rank = code != ExitCode.DEFECT and code in _OF_RANKS
     if ends.silent or ends.well or of_a_rank:
@@ -65,7 +61,12 @@ def code_of_ranks(ends: Ends) -> int | None:
     """The exit code that ranks have given: that of one that knows the cause; else if all have."""
     if found := causes(ends.codes):
         return found[0]
-    return next(filter(None, ends.codes.values()), 0) if len(ends.codes) == ends.ranks else None
+    if len(ends.codes) < ends.ranks:
+        return None
+    # mpirun stops only the others of one that has left without MPI_Finalize.
+    every = len(ends.stopped) == ends.ranks
+    well = 128 + max(ends.stopped.values()) if every else 0
+    return next(filter(None, ends.codes.values()), well)
 
 
 def is_no_ranks(code: int, ends: Ends) -> bool:

@@ -133,7 +133,7 @@ def _end(code: int, path: str, step: str, said: str) -> str:
     if told is None:
         end = f"ended its process by {signal.Signals(-code).name}"
     else:
-        end = told[1].replace(" in init", "", 1)  # the step says so
+        end = re.sub(" in (?:load|init)", "", told[1], count=1)  # the step says so
     if signal.SIGBUS.name in end and step == LOAD:
         with contextlib.suppress(OSError):
             size = os.path.getsize(path)

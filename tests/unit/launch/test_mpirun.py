@@ -380,10 +380,15 @@ def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("codes", "code"),
-    [({0: 143, 1: 1}, 1), ({0: 0, 1: 0}, 0), ({0: 143, 1: 0}, 143)],
+    [
+        ({0: 143, 1: 1}, 1),
+        ({0: 0, 1: 0}, 0),
+        ({0: 143, 1: 0}, 143),
+        ({0: "0, signal 15", 1: "0, signal 15"}, 143),
+    ],
 )
 def test_an_mpirun_that_hangs_as_it_ends_ranks_takes_no_code_from_them(
-    codes: dict[int, int], code: int, mpirun: Callable[[str], None],
+    codes: dict[int, int | str], code: int, mpirun: Callable[[str], None],
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     mpirun("\n".join([*recording(codes), "true & true &", "exec sleep 1000"]))
