@@ -174,6 +174,13 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
     )
 
 
+#: What a NIC needs to reach GPU memory.
+_OF_NIC = (
+    "load nvidia-peermem, built for this driver of the NIC, or have DMA-BUF (the open kernel "
+    "module of NVIDIA's driver, and a kernel that has it)"
+)
+
+
 def _gpu_memory(job: Job) -> Iterable[LogFinding]:
     remedy = "set NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses"
     staged = [f for f in job.with_network if f.staged and not f.on_sockets]
@@ -193,11 +200,12 @@ def _gpu_memory(job: Job) -> Iterable[LogFinding]:
         if (line := facts.without_memory) and job.leaves_node(facts)
     ]
     if without:
+        of_nic = " for HCA" in without[0].text  # whatever its distance
         yield _found(
             BAD,
             "the plugin runs without GPU memory: each message is staged in host memory",
-            remedy,
-            "certain" if " for HCA" in without[0].text else "likely",
+            _OF_NIC if of_nic else remedy,
+            "certain" if of_nic else "likely",
             without[0],
             len(without),
         )

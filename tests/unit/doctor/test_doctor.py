@@ -404,7 +404,10 @@ def test_the_choice_of_ranks_that_are_all_on_one_host_is_not_yet_off_the_fast_pa
         assert verdict_of([line for line in log if "rank 3" not in line]).code == 9
     counted = "ip-0:3:3 [3] NCCL INFO comm 0x5 rank 3 nRanks 4 nNodes 2 localRanks 2 localRank 1"
     assert verdict_of([*some, counted]).code == 9
-    assert verdict_of([*staged, counted]).code == 9
+    off = verdict_of([*staged, counted])
+    assert off.code == 9
+    (finding,) = [f for f in off.findings if f.severity is BAD]
+    assert "nvidia-peermem" in finding.remedy  # whatever NCCL_NET_GDR_LEVEL says
 
 
 def test_a_job_has_as_many_ranks_as_the_highest_number_that_is_named() -> None:
