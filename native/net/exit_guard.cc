@@ -224,6 +224,7 @@ std::string plugin_in(pthread_t thread) {
   struct sigaction before {};
   sigaction(SIGURG, &asking, &before);
   const bool asked = pthread_kill(thread, SIGURG) == 0;
+  // Its handler may neither lock nor wake anybody: who asks looks.
   for (int ms = 0; asked && ms < kAnswerMs && !g_answered.load(); ++ms) usleep(1000);
   sigaction(SIGURG, &before, nullptr);
   const Watched* plugin = g_answered.load() ? g_answer.load() : nullptr;

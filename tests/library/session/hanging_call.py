@@ -10,7 +10,8 @@ import time
 import numpy as np
 
 if len(sys.argv) > 3:
-    atexit.register(time.sleep, float(sys.argv[3]))  # comes behind the end of what is imported now
+    # Holds the end of the process, which is what is tested, behind all that is imported.
+    atexit.register(time.sleep, float(sys.argv[3]))
 
 from tcpx_mpi import Session
 
