@@ -133,7 +133,8 @@ def _rows(cell: Cell) -> set[int | None]:
 #: Where Open MPI's own mpirun differs, and why.
 DEVIATIONS = {
     "1": "its code for a signal, and for a rank that ends without MPI_Finalize",
-    "silent": "it kills its ranks 0.25 s after SIGTERM: where rank 0 is held by its disk, no line",
+    "silent": "it kills its ranks 0.25 s after SIGTERM: where rank 0 is held by its disk, no line; "
+    "where it had no turn, once in thousands of cells, the cell is run again",
     "exit(0)": "a rank that ends so before MPI_Init has ended well",
     "hangs": "5.0 that loses a rank within MPI_Init may hang itself (PMIX_ERR_UNREACH)",
 }
