@@ -13,7 +13,8 @@ from tcpx_mpi.launch.watch import ROWS, SET_UP
 #: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
 _NEVER_OF_A_RANK = (ExitCode.PARTIAL_RESULT, ExitCode.BETTER)
 _OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)
-OF_SIGNALS = range(129, 193)
+#: Of those that the kernel itself sends; a code above them is one of mpirun's own.
+OF_SIGNALS = range(129, 128 + signal.SIGRTMIN)
 #: Of a program that has a defect of its own: Open MPI 5 where it loses a rank within MPI_Init.
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 

@@ -441,6 +441,8 @@ def in_phase(record: str, ranks: Iterable[int]) -> list[str]:
         ("--connect-timeout", {}, 5, 4, "ranks 0 and 1 ended without saying why"),
         ("", {}, 3, 4, "ranks 0 and 1 ended without saying why"),
         ("", {}, 1, 4, "mpirun ended with exit code 1, which no rank gave"),
+        ("", {}, 186, 4, "mpirun ended with exit code 186, which no rank gave"),
+        ("--stall-timeout", {}, 186, 7, "ranks 0 and 1 ended without saying why"),
         ("1 MPI_Init, to which", {}, 1, 4, "mpirun ended with exit code 1, which no rank gave"),
         ("1 plugin init /a.so", {}, 1, 4, "ranks 0 and 1 ended without saying why"),
         ("--stall-timeout", {0: 0}, 3, 7, "rank 1 ended without saying why"),
