@@ -1,0 +1,140 @@
+"""The verdict by networks, versions, families and settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lines_of_logs import BAD, DOUBTFUL, GOOD, NOTE, TCPX, nccl_line, networks, verdict_of, whats
+
+from tcpx_mpi.doctor import judge
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "doctor"
+
+
+def test_an_empty_log_and_one_of_another_program_cannot_be_told() -> None:
+    other = (
+        "worker: Connection refused, retrying\n"
+        "ImportError: libfoo.so: cannot open shared object file\nno interface found"
+    )
+    for text in ("", "\n\n", other):
+        verdict = verdict_of(text)
+        assert verdict.code == 11
+        assert verdict.headline == "cannot tell: no line of NCCL"
+        assert not whats(verdict, BAD)
+
+
+def test_connections_that_are_staged_are_off_and_some_of_them_a_warning() -> None:
+    def via(network: str, rank: int) -> str:
+        return nccl_line(f"INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/{network}", rank)
+
+    on = networks(TCPX, TCPX)
+    staged = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/0/GDRDMA", 1)])
+    assert staged.code == 9
+    assert "h0 pid 100 [0]: all connections are staged in host memory" in whats(staged, BAD)
+    some = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/1/GDRDMA/Shared", 0)])
+    assert some.code == 0
+    assert "some connections are staged" in whats(some, DOUBTFUL)
+    assert verdict_of([*on, via(f"{TCPX}/0/GDRDMA", 0)]).findings == []
+
+
+def test_lines_of_the_manager_and_of_scripts_count_without_nccl() -> None:
+    for line, what in (
+        ("RxDM not ready after 300 seconds", "did not come up in time"),
+        ("E0622 rxdm.cc:77] Failed to create dmabuf importer context", "no import of dma-buf"),
+    ):
+        verdict = verdict_of(line)
+        assert verdict.code == 9
+        assert what in whats(verdict, BAD)
+        assert verdict.headline.startswith("off the fast path: no rank came to name its network; ")
+
+
+def test_what_is_optional_does_no_harm_on_the_fast_path() -> None:
+    asked = [
+        nccl_line("INFO NET/IB : No device found."),
+        nccl_line("INFO TUNER/Plugin: Could not find: libnccl-tuner.so"),
+        nccl_line("INFO NET/Plugin: Plugin load (libnccl-tuner.so) returned 2"),
+        nccl_line("INFO NET/Plugin: Failed to find ncclNetPlugin_v8 symbol."),
+    ]
+    verdict = verdict_of([*asked, *networks(TCPX, TCPX)])
+    assert verdict.code == 0
+    assert {finding.severity for finding in verdict.findings} == {GOOD}
+
+
+def test_softtcpx_is_plain_sockets() -> None:
+    verdict = verdict_of(networks("softtcpx_v7", "softtcpx_v7"))
+    assert verdict.code == 9
+    assert "softtcpx, which is plain sockets" in whats(verdict, BAD)
+
+
+def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> None:
+    def job(plugin: str, manager: str, nccl: str) -> judge.Verdict:
+        images = [
+            f"Pulling image nccl-plugin-gpudirecttcpx-dev:v{plugin}",
+            f"Pulling image tcpgpudmarxd-dev:v{manager}",
+            nccl_line(f"INFO NCCL version {nccl}+cuda12.2"),
+        ]
+        return verdict_of([*images, *networks(TCPX, TCPX)])
+
+    mixed = job("3.1.9", "2.0.15", "2.19.3")
+    assert mixed.code == 0
+    (finding,) = [f for f in mixed.findings if f.severity is DOUBTFUL]
+    assert finding.remedy == (
+        "profile a3-highgpu-8g@2024-02 has plugin 3.1.9, manager 2.0.12, nccl 2.19.3"
+    )
+    whole = job("3.1.12", "2.0.15", "2.19.4")
+    assert "as in profile a3-highgpu-8g@2026-06-22" in whats(whole, NOTE)
+    assert not whats(whole, DOUBTFUL)
+
+
+def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> None:
+    text = [
+        nccl_line("INFO NCCL version 2.19.4+cuda12.2"),
+        nccl_line("INFO NCCL_NSOCKS_PERTHREAD set by environment to 2."),
+        nccl_line("INFO NCCL_PROTO set by environment to Simple"),
+        *networks(TCPX, TCPX),
+    ]
+    verdict = verdict_of(text)
+    (finding,) = [f for f in verdict.findings if f.severity is DOUBTFUL]
+    assert finding.text == (
+        "settings differ from profile a3-highgpu-8g@2026-06-22 (in brackets): "
+        "NCCL_NSOCKS_PERTHREAD=2 (4)"
+    )
+
+
+def test_fastraks_environment_on_tcpx_is_the_other_wrong_family() -> None:
+    text = [
+        nccl_line("INFO NET/GPUDirectTCPX : plugin starts"),
+        nccl_line("INFO NCCL_FASTRAK_CTRL_DEV set by environment to eth0"),
+        *networks("Socket"),
+    ]
+    verdict = verdict_of(text)
+    assert verdict.code == 9
+    assert "the plugin is TCPX (A3 High), which does not read NCCL_FASTRAK_CTRL_DEV" in whats(
+        verdict, BAD
+    )
+
+
+@pytest.mark.parametrize("network", ["Libfabric", "AWS Libfabric", "UCX", "Acme"])
+def test_the_choice_of_a_layer_over_other_networks_says_nothing_of_gpu_memory(network: str) -> None:
+    verdict = verdict_of(networks(network, network, network))
+    assert verdict.code == 11
+    assert "nothing says whether a connection is in GPU memory" in verdict.headline
+    enabled = "INFO GPU Direct RDMA Enabled for GPU 1a000 / HCA 0 (distance 3 <= 5), read 0"
+    known = [*networks(network, network), *(nccl_line(enabled, rank) for rank in (0, 1))]
+    assert verdict_of(known).code == 0
+    via = [
+        nccl_line(f"INFO Channel 00/0 : {a}[0] -> {1 - a}[0] [send] via NET/{network}/0/GDRDMA", a)
+        for a in (0, 1)
+    ]
+    assert verdict_of([*networks(network, network), *via]).code == 0
+
+
+def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> None:
+    (path,) = LOGS.glob("07-*.log")
+    verdict = verdict_of(path.read_text())
+    assert "FasTrak (A3 Mega), which does not read" in verdict.findings[0].text
+    seen = verdict.findings[0].evidence
+    assert seen is not None
+    assert seen.line is not None
+    assert seen.line.number == 5

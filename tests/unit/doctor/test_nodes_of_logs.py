@@ -1,0 +1,125 @@
+"""Whether there is another node, so that sockets count."""
+
+from __future__ import annotations
+
+import pytest
+from lines_of_logs import BAD, GOOD, TCPX, nccl_line, networks, verdict_of
+
+#: What one rank says until its communicator begins.
+ALONE = [
+    nccl_line("INFO Bootstrap : Using eth0:10.0.0.1<0>"),
+    nccl_line("INFO NET/IB : No device found."),
+    nccl_line("INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"),
+    nccl_line("INFO Using network Socket"),
+]
+
+
+ONE_NODE = "Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1"
+
+
+TWO_NODES = "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1"
+
+
+def test_the_choice_of_ranks_that_are_all_on_one_host_is_not_yet_off_the_fast_path() -> None:
+    start = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank"
+    some = [f"ip-0:{n}:{n} [{n}] {start} {n} nranks 4 - Init START" for n in range(4)]
+    some += [f"ip-0:{n}:{n} [{n}] NCCL INFO Using network Socket" for n in (1, 2)]
+    unfit = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
+    staged = [line.replace("Socket", "IB") for line in some]
+    staged += [f"ip-0:{n}:{n} [{n}] NCCL INFO {unfit}" for n in (1, 2)]
+    for log in (some, staged):
+        verdict = verdict_of(log)
+        assert verdict.code == 11
+        assert "nothing says whether a connection leaves its node" in verdict.headline
+        via = "Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0"
+        assert verdict_of([*log, f"{log[0].split(' NCCL')[0]} NCCL INFO {via}"]).code == 9
+        assert verdict_of([*log, log[0].replace("ip-0", "ip-1")]).code == 9
+        # A rank that was not seen may be elsewhere: then the choice is all that there is.
+        assert verdict_of([line for line in log if "rank 3" not in line]).code == 9
+    counted = "ip-0:3:3 [3] NCCL INFO comm 0x5 rank 3 nRanks 4 nNodes 2 localRanks 2 localRank 1"
+    assert verdict_of([*some, counted]).code == 9
+    off = verdict_of([*staged, counted])
+    assert off.code == 9
+    (finding,) = [f for f in off.findings if f.severity is BAD]
+    assert "nvidia-peermem" in finding.remedy  # whatever NCCL_NET_GDR_LEVEL says
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [nccl_line("INFO Using network Socket", 1)],
+        [nccl_line("INFO Channel 00/02 :    0   1"), nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line("INFO Trees [0] -1->0->1/-1/-1 [1] -1->0->1/-1/-1")],  # NCCL 2.6
+        [nccl_line("INFO comm 0x5 rank 3 nRanks 8 nNodes 1 localRanks 8 localRank 3 MNNVL 0")],
+        [nccl_line("INFO comm 0x5 rank 0 nranks 8 - Init START"), nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line("WARN socketStartConnect: Connect to 10.0.0.1<4> returned x, retrying")],
+        [nccl_line("WARN Call to connect to localhost<4> returned Connection refused, retrying")],
+        [nccl_line("WARN Call to connect to h0.lan<4> returned Connection refused, retrying")],
+    ],
+)
+def test_sockets_of_what_may_be_one_node_cannot_be_told(more: list[str]) -> None:
+    verdict = verdict_of([*ALONE, *more])
+    assert verdict.code == 11
+    assert "nothing says whether a connection leaves its node" in verdict.headline
+
+
+def test_all_ranks_on_one_host_with_a_connection_need_no_network() -> None:
+    def comm(rank: int) -> str:
+        return nccl_line(f"INFO comm 0x5 rank {rank} nranks 2 cudaDev {rank} - Init COMPLETE", rank)
+
+    lines = [*ALONE, comm(0), comm(1)]
+    assert verdict_of(lines).code == 11
+    near = nccl_line("INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")
+    verdict = verdict_of([*lines, near])
+    assert verdict.headline == ("on the fast path: no network is needed between the 2 ranks (SHM)")
+    assert not verdict.findings or verdict.findings[0].severity is GOOD
+    assert verdict_of([*ALONE, comm(0), near]).code == 11  # rank 1 may be elsewhere
+
+
+def test_a_ring_of_one_rank_needs_no_network() -> None:
+    verdict = verdict_of([*ALONE, nccl_line("INFO Channel 00/02 :    0")])
+    assert verdict.headline == "on the fast path: no network is needed for the one rank"
+
+
+@pytest.mark.parametrize(
+    ("more", "sure"),
+    [
+        ([nccl_line("INFO comm 0x5 rank 0 nranks 16 - Init START")], "likely"),
+        ([nccl_line("INFO comm 0x5 rank 0 nranks 4 - Init START")], "likely"),
+        ([nccl_line("INFO comm 0x5 rank 0 nranks 32 - Init START")], "certain"),
+        ([nccl_line("INFO Channel 00/02 :    0   1"), nccl_line(f"INFO {TWO_NODES}")], "likely"),
+        ([nccl_line("INFO Channel 00/02 :    0   1   2   3")], "likely"),
+        ([nccl_line("INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0")], "certain"),
+        ([nccl_line("INFO Using network Socket", 2)], "certain"),
+        ([nccl_line("WARN Call to connect to 10.0.0.9<4> returned x, retrying")], "certain"),
+        ([nccl_line("INFO NCCL_IB_DISABLE set by environment to 1.")], "likely"),
+        ([nccl_line("INFO NCCL_NET set by environment to GPUDirectTCPX_v7")], "likely"),
+        ([f"[1,31]<stdout>:{ALONE[0]}"], "certain"),
+        (
+            [
+                nccl_line("INFO comm 0x5 rank 0 nranks 2 - Init START"),
+                nccl_line("INFO NCCL_MAX_NCHANNELS set by environment to 2."),
+                nccl_line(f"INFO {ONE_NODE}"),
+            ],
+            "likely",
+        ),
+    ],
+)
+def test_sockets_are_off_where_there_are_more_ranks_and_certain_where_there_are_nodes(
+    more: list[str], sure: str
+) -> None:
+    verdict = verdict_of([*ALONE, *more])
+    assert verdict.code == 9
+    (sockets,) = [f for f in verdict.findings if "sockets in place of a plugin" in f.text]
+    assert sockets.evidence is not None
+    assert sockets.evidence.sure == sure
+
+
+@pytest.mark.parametrize("network", ["IB", "gIB", TCPX, "FasTrak"])
+def test_one_rank_on_a_network_is_not_all_ranks(network: str) -> None:
+    verdict = verdict_of(networks(network))
+    assert verdict.code == 11
+    assert verdict.headline.endswith("one rank was seen, and nothing says how many there are")
+    assert verdict_of(networks(network, network, network)).code == 0

@@ -1,0 +1,133 @@
+"""Which rank a line is of, whatever stands around it, and how many ranks there are."""
+
+from __future__ import annotations
+
+from lines_of_logs import BAD, DOUBTFUL, TCPX, nccl_line, networks, verdict_of, whats
+
+
+def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
+    said = "h:1:1 [0] NCCL INFO "
+    text = [said + "Using network FasTrak",
+            said + "Channel 00/0 : 1[1] -> 0[0] [send] via NET/FasTrak/1(1)/GDRDMA/Shared",
+            said + "Channel 01/0 : 0[0] -> 1[1] [receive] via NET/FasTrak/1/GDRDMA",
+            "i:1:1 [0] NCCL INFO Channel 1/0 : 0[0] -> 1[1] [send] via NET/FasTrak/1/GDRDMA",
+            ]  # fmt: skip
+    verdict = verdict_of(text)
+    assert verdict.code == 0
+    assert "staged" not in "\n".join(finding.text for finding in verdict.findings)
+    assert verdict_of(text[:3]).code == 11  # rank 0 says nothing
+    staged = verdict_of([text[0], text[1].replace("/GDRDMA", "")])
+    assert staged.code == 9
+
+
+def test_what_a_process_says_before_it_chooses_its_gpu_is_no_rank() -> None:
+    text = []
+    for device in range(4):
+        early, said = (f"h:{10 + device}:1 [{number}] NCCL INFO " for number in (0, device))
+        text += [early + "Bootstrap : Using eth0:10.0.0.1<0>",
+                 early + "NET/Plugin: Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: "
+                 "cannot open shared object file: No such file or directory",
+                 said + "Using network GPUDirectTCPX_v7",
+                 said + f"comm 0x1 rank {device} nranks 4 - Init COMPLETE"]  # fmt: skip
+    verdict = verdict_of(text)
+    assert verdict.code == 0
+    assert "4 of 4 ranks" in verdict.headline
+
+
+def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
+    verdict = verdict_of([nccl_line("INFO NCCL_DEBUG set by environment to INFO")])
+    assert verdict.code == 11
+    assert verdict.headline == "cannot tell: no rank says which network it uses"
+
+
+def test_what_stands_before_the_lines_does_not_matter() -> None:
+    plain = networks(TCPX, TCPX)
+    for before in ("3: ", "[1,0]<stdout>:", "2026-06-22T10:00:01.5Z ", "[pod/a-0] ", "> ", "\t"):
+        verdict = verdict_of([before + line for line in plain])
+        assert (int(verdict.code), verdict.headline.split(": ")[1]) == (
+            0,
+            "GPUDirectTCPX_v7 on 2 of 2 ranks",
+        )
+
+
+def test_a_newer_nccl_has_times_files_and_other_words() -> None:
+    text = [
+        "[2025-06-10 12:00:00] h0:100:200 [0] plugin/net.cc:123 NCCL INFO Assigned NET plugin "
+        "FasTrak to comm",
+        "[2025-06-10 12:00:01] h0:100:200 [0] init.cc:7 NCCL INFO ncclCommInitRank comm 0x1 rank 0 "
+        "nranks 1 cudaDev 0 - Init COMPLETE",
+    ]
+    verdict = verdict_of(text)
+    assert verdict.headline == "on the fast path: FasTrak on 1 of 1 ranks"
+
+
+def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -> None:
+    comm = nccl_line("INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 - Init START")
+    verdict = verdict_of([comm, *networks(TCPX, TCPX)])
+    assert verdict.code == 11
+    assert verdict.headline.startswith("cannot tell: GPUDirectTCPX_v7 on 2 of 16 ranks; 14 of 16")
+    assert "14 of 16 ranks do not say" in whats(verdict, DOUBTFUL)
+
+
+def test_a_job_has_as_many_ranks_as_the_highest_number_that_is_named() -> None:
+    far = [
+        f"{host}:1:1 [{n}] NCCL INFO Channel 07/0 : 8[0] -> 7[7] [{way}] via NET/IB/0/GDRDMA"
+        for host, n, way in (("a", 0, "send"), ("b", 7, "receive"))
+    ]
+    verdict = verdict_of(far)
+    assert verdict.code == 11
+    assert "IB on 2 of 9 ranks; 7 of 9 ranks" in verdict.headline
+    proxy = "a:1:1 [0] proxy.cc:1519 NCCL WARN [Proxy Service 11] Failed to execute operation"
+    assert "2 of 12 ranks" in verdict_of([*far, f"{proxy} Connect from rank 11"]).headline
+    tagged = "[1,31]<stdout>:c:1:1 [7] NCCL INFO NET/OFI No NIC info for dev 0"
+    assert "2 of 32 ranks" in verdict_of([*far, tagged]).headline
+    whole = [*far, "a:1:1 [0] NCCL INFO comm 0x5 rank 8 nranks 16 cudaDev 0 - Init START"]
+    assert "2 of 16 ranks" in verdict_of(whole).headline
+
+
+def test_a_job_has_as_many_ranks_as_processes_speak() -> None:
+    near = "Channel 00 : 1[1] -> 0[0] via SHM/direct/direct"
+    lines = [f"a:1:1 [0] NCCL INFO {near}", "a:2:2 [1] NCCL INFO Connected all trees"]
+    lines += ["b:3:3 [0] NCCL INFO Connected all rings"]
+    net = "c:4:4 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
+    assert "no network on 1 of 4 ranks, Socket on 1" in verdict_of([*lines, net]).headline
+
+
+def test_one_rank_and_a_rank_without_a_name_are_said_as_such() -> None:
+    one = [nccl_line("INFO Using network Socket"), nccl_line("INFO comm 0x5 rank 0 nranks 1")]
+    assert verdict_of(one).headline == "on the fast path: no network is needed for the one rank"
+    bare = "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Libfabric/0"
+    assert "a rank: all connections" in whats(verdict_of(bare), BAD)
+
+
+def test_all_ranks_that_failed_are_named_and_all_ranks_are_only_those_that_are_there() -> None:
+    line = "misc/shmutils.cc:132 NCCL WARN Error: failed to extend /dev/shm/nccl-x to 9 bytes"
+    near = "NCCL INFO Channel 00 : {0}[{0}] -> 0[0] via P2P/IPC"
+    dead = [f"d4:{n}:{n} [{n}] {near.format(n)}" for n in range(9)]
+    dead += [f"d4:{n}:{n} [{n}] {line}" for n in (4, 7, 4)]
+    assert "d4 pid 4 [4], d4 pid 7 [7]: failed before" in verdict_of(dead).headline
+    dead += [f"d4:{n}:{n} [{n}] {line}" for n in (1, 2, 3)]
+    assert "d4 pid 2 [2] and 1 more: failed before" in verdict_of(dead).headline
+    sockets = [*networks("Socket", "Socket", "Socket")]
+    assert "all ranks: sockets" in whats(verdict_of(sockets), BAD)
+    comm = nccl_line("INFO comm 0x5 rank 0 nranks 4 cudaDev 0 - Init START")
+    assert "3 of 4 ranks: sockets" in whats(verdict_of([*sockets, comm]), BAD)
+
+
+def test_a_host_whose_process_is_redacted_is_not_the_process() -> None:
+    said = "[5] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out"
+    # XXXXXX is what the person who gave the log wrote over the pid.
+    for host in ("host-01.example.com", "host-01.a-longer-name.example.com"):
+        verdict = verdict_of(f"[2026-03-13 22:26:02] {host}:XXXXXX {said}")
+        assert whats(verdict, DOUBTFUL).split("\n")[1].startswith(f"{host} [5]: "), host
+    verdict = verdict_of(f":4100:4107 {said}")
+    assert whats(verdict, DOUBTFUL).split("\n")[1].startswith("pid 4100 [5]: ")
+
+
+def test_a_failure_of_a_process_with_several_gpus_is_named_as_its_line_is() -> None:
+    lines = [
+        "node-1:39:75 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to h<4> failed",
+        "node-1:39:49 [5] NCCL INFO Channel 20 : 5[5] -> 4[4] via SHM/direct/direct",
+    ]
+    (failed,) = [f for f in verdict_of(lines).findings if "could not connect" in f.text]
+    assert failed.text.startswith("node-1 pid 39 [0]: failed before it had connected")
