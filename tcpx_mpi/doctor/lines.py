@@ -14,11 +14,18 @@ from tcpx_mpi.inputs import parse_json
 #: host:pid:tid [device] WHERE NCCL LEVEL text. WHERE is of a warning or a trace: file:line, NCCL
 #: 2.30 has the function behind it, TCPX a whole signature. Logs that are passed on have lost hosts,
 #: processes or all of it.
-_LEVEL = re.compile(r"\bNCCL (INFO|WARN|TRACE|VERSION|ABORT)\b ?")
+_LEVEL = re.compile(
+    # NCCL 2.0 to 2.2 have no NCCL before LEVEL; a time (10:22:33) is no head.
+    r"(?:\bNCCL |(?<!^\d\d)(?<![\sT(\[]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,4}\] "
+    r"(?:[\w./-]{1,80}:\d{1,6} )?)(INFO|WARN|TRACE|VERSION|ABORT)\b ?"
+)
+_LEVEL_WORDS = ("NCCL ", "INFO ", "WARN ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\] ")
 _PROCESS = re.compile(r"(?:([^\s:|\"'\],;=()]{0,255}):)?([^\s:]{1,20}):[^\s:]{1,20} $")
 #: Where a process is redacted, its thread may be gone: the host is what is left.
 _HOST = re.compile(r"([^\s:|\"'\],;=()]{1,255}):[^\s:]{1,20} $")
+#: What a page or a person wrote before a host: marks of Markdown and of tables, a byte order mark.
+_MARKS = re.compile(r"[^\w<{$]+")
 #: The longest head that is looked at: a host has 64 letters, a signature some hundreds.
 _HEAD_LETTERS = 700
 #: A time that touches what follows it: CloudWatch's.
@@ -90,7 +97,7 @@ def read_lines(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Line]:
     """The lines that say something, of (name, lines) of each log."""
     for name, text in logs:
         found = [
-            (number, line, _heads(line) if "NCCL " in line else [], tagged)
+            (number, line, _heads(line), tagged)
             for number, whole in enumerate(text, 1)
             for tagged in [_ranks_tagged(_without_html(whole))]
             for line in _unwrapped(whole)
@@ -117,9 +124,11 @@ class _Head:
 
 def _heads(line: str) -> list[_Head]:
     found: list[_Head] = []
+    if not any(words in line for words in _LEVEL_WORDS):
+        return found
     for match in _LEVEL.finditer(line):
-        first = max(found[-1].end if found else 0, match.start() - _HEAD_LETTERS)
-        devices = [*_DEVICE.finditer(line, first, match.start())]
+        first = max(found[-1].end if found else 0, match.start(1) - _HEAD_LETTERS)
+        devices = [*_DEVICE.finditer(line, first, match.start(1))]
         if not devices:
             found.append(_Head("", "", "", match[1], match.start(), match.end()))
             continue
@@ -130,6 +139,8 @@ def _heads(line: str) -> list[_Head]:
             process = _HOST.search(line, max(first, start - 300), start)
             host, pid = process[1] if process is not None else "", ""
         start = start if process is None else process.start()
+        if marks := _MARKS.match(host):
+            host, start = host[marks.end() :], start + marks.end()
         found.append(_Head(host, pid, devices[-1][1], match[1], start, match.end()))
     return found
 
@@ -146,7 +157,7 @@ def _by_heads(
             head = replace(head, host=host, start=head.start + len(head.host) - len(host))
             heads[index] = head
     for head, end in zip(heads, [*(head.start for head in heads[1:]), len(line)], strict=True):
-        text = line[head.end : min(end, head.end + _LETTERS)].rstrip(" :|").lstrip()
+        text = line[head.end : min(end, head.end + _LETTERS)].rstrip(" :|*`~").lstrip()
         again = _REPEATED.search(text) if "[repeated " in text else None
         if again is not None:
             text = text[: again.start()]

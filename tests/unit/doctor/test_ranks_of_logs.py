@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from lines_of_logs import BAD, DOUBTFUL, TCPX, nccl_line, networks, verdict_of, whats
 
 
@@ -131,3 +132,34 @@ def test_a_failure_of_a_process_with_several_gpus_is_named_as_its_line_is() -> N
     ]
     (failed,) = [f for f in verdict_of(lines).findings if "could not connect" in f.text]
     assert failed.text.startswith("node-1 pid 39 [0]: failed before it had connected")
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        *((mark, "") for mark in ("`", ">", "*", "-", "|", "> `", "- ", "\u2022", "\ufeff")),
+        ("`", "`"), ("**", "**"), ("| `", "` |"),
+    ],
+)  # fmt: skip
+def test_a_mark_of_a_page_before_a_host_makes_no_other_host(before: str, behind: str) -> None:
+    plain = [*networks("Acme", "Acme"), nccl_line("INFO comm 0x5 rank 0 nranks 2")]
+    marked = verdict_of([f"{before}{line}{behind}" for line in plain])
+    assert marked.headline == verdict_of(plain).headline
+    some = [f"{before}{plain[0]}{behind}", *plain[1:]]
+    assert verdict_of(some).headline == marked.headline
+    assert "Acme on 2 of 2 ranks" in marked.headline
+
+
+def test_nccl_2_0_to_2_2_have_no_nccl_before_the_level() -> None:
+    heads = [f"nm-7{rank}:245:409 [0]" for rank in range(2)]
+    lines = [f"{head} INFO comm 0x5 rank {rank} nranks 2" for rank, head in enumerate(heads)]
+    lines += [f"{head} INFO 1 -> 0 via NET/Socket/0" for head in heads]
+    broken = f"{heads[0]} misc/ibvwrap.cu:275 WARN Call to ibv_create_cq failed"
+    for before in ("", "[1,0]<stdout>:", "3: ", "2018-03-01 10:22:33 "):
+        verdict = verdict_of([before + line for line in [*lines, broken]])
+        assert verdict.code == 9, before
+        assert "Socket on 2 of 2 ranks" in verdict.headline
+        assert "a call of InfiniBand failed" in verdict.headline
+    for time in ("10:22:33", "2018-03-01 10:22:33", "2018-03-01T10:22:33", "[10:22:33"):
+        other = verdict_of(f"{time} [0] INFO 1 -> 0 via NET/Socket/0")
+        assert other.headline == "cannot tell: no line of NCCL", time
