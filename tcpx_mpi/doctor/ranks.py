@@ -28,6 +28,8 @@ _VIA = re.compile(
     r"|(?P<near>P2P/MNNVL|P2P|SHM|direct shared memory))"
 )
 _COMM = re.compile(r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (?P<nodes>\d+))?")
+#: How many ranks a communicator has: NCCL says it of a rank and of a call, RCCL in each line.
+_SIZE = re.compile(r"(?:\bn[rR]anks[ =]|^Bootstrap Root : rank \d{1,9} of )(\d{1,9})\b")
 #: All ranks of a communicator in the order of a ring; rank 0 says it.
 _RING = re.compile(r"(?:Channel|Ring) \d+(?:/\d+)? :((?: +\d{1,6})+)$")
 #: A rank's place in each tree: children->rank->parent; NCCL 2.6 and 2.7: parent->rank->children.
@@ -74,7 +76,8 @@ class RankFacts:
     staged: dict[str, Line] = field(default_factory=dict)
     #: What connects it without a network: "P2P", "SHM".
     near: set[str] = field(default_factory=set)
-    #: Its numbers in communicators of so many ranks, and NCCL's count of their nodes.
+    #: Its numbers in communicators of so many ranks, as far as they are known, and NCCL's count of
+    #: their nodes.
     numbers: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     nodes: dict[int, int] = field(default_factory=dict)
     #: By its connections: who it is, and who the others are.
@@ -135,6 +138,10 @@ class RankFacts:
         )
         return next(known, None)
 
+    @property
+    def has_number(self) -> bool:
+        return any(self.numbers.values())
+
     def __str__(self) -> str:
         numbers = self.numbers.get(max(self.numbers, default=0), ())
         number = f"rank {min(numbers)}, " if len(numbers) == 1 else ""
@@ -143,9 +150,14 @@ class RankFacts:
     def take(self, line: Line) -> None:
         text = line.text
         self.informs = self.informs or line.level == "INFO"
+        if text.startswith("NVLS "):
+            return  # its ranks are those of the node
         self.connected = self.connected or _CONNECTED.match(text) is not None
         named = _RANK.findall(text) if "ank " in text else ()
         self.least = max(self.least, line.tagged, *(int(number) + 1 for number in named))
+        for size in map(int, _SIZE.findall(text) if "anks" in text else ()):
+            self.last_size = size
+            self.numbers.setdefault(size, set())
         self.moved = self.moved or _COMPLETION.search(text) is not None
         if "<" in text:
             self._take_hosts(text)
@@ -157,7 +169,7 @@ class RankFacts:
             self.more += max(line.repeated - (name not in self.chosen), 0)
             self.chosen.setdefault(name, line)
         elif found := _COMM.search(text):
-            size = self.last_size = int(found["ranks"])
+            size = int(found["ranks"])
             self.numbers[size].add(int(found["rank"]))
             self.nodes[size] = max(self.nodes.get(size, 0), int(found["nodes"] or 0))
         elif found := _RING.match(text):
@@ -215,7 +227,7 @@ class Job:
     def count(self, facts: RankFacts) -> int:
         """The number of ranks: one, unless a log has lost what tells two apart."""
         nameless = () if facts.rank.pid else facts.spoken
-        return max(1, len(facts.numbers.get(self.size, nameless))) + facts.more
+        return max(1, len(facts.numbers.get(self.size) or nameless)) + facts.more
 
     @cached_property
     def total(self) -> int:
@@ -417,7 +429,7 @@ def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
     names: dict[Rank, list[Rank]] = defaultdict(list)
     for rank, facts in sorted(alone.items(), key=lambda item: not item[1].names_network):
         alike = names[replace(rank, source="")]
-        near = processes[rank.process] if not (facts.names_network or facts.numbers) else []
+        near = processes[rank.process] if not (facts.names_network or facts.has_number) else []
         same = [one for one in alike if _is_one(alone[one], facts)]
         homes = near or (same if len(same) == 1 else [])
         for home in homes:
@@ -432,7 +444,8 @@ def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
 
 def _is_one(one: RankFacts, other: RankFacts) -> bool:
     """Whether two files may have lines of one rank: by its numbers, or where one says little."""
-    sizes = one.numbers.keys() & other.numbers.keys()
-    if sizes:
-        return all(one.numbers[size] == other.numbers[size] for size in sizes)
+    both = [(of, other.numbers.get(size)) for size, of in one.numbers.items()]
+    alike = [mine == theirs for mine, theirs in both if mine and theirs]
+    if alike:
+        return all(alike)
     return not other.names_network

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from lines_of_logs import BAD, DOUBTFUL, TCPX, nccl_line, networks, verdict_of, whats
 
+from tcpx_mpi.doctor import judge, lines
+
 
 def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
     said = "h:1:1 [0] NCCL INFO "
@@ -163,3 +165,42 @@ def test_nccl_2_0_to_2_2_have_no_nccl_before_the_level() -> None:
     for time in ("10:22:33", "2018-03-01 10:22:33", "2018-03-01T10:22:33", "[10:22:33"):
         other = verdict_of(f"{time} [0] INFO 1 -> 0 via NET/Socket/0")
         assert other.headline == "cannot tell: no line of NCCL", time
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1 comm 0x95cd nRanks 32 busId c1000",
+        "INFO Channel 00/02 :    0   1   2   3 comm 0x95cd nRanks 32 busId c1000",
+        "INFO Channel 00/0 : 0[c1000] -> 1[c6000] via P2P/IPC comm 0x95cd nRanks 32",
+        "INFO Ring 00 : 3 -> 0 -> 1 comm 0x95cd nRanks 32 busId c1000",
+        "INFO Connected all rings comm 0x95cd nRanks 32 busId c1000",
+        "INFO comm 0x95cd nRanks 32 busId c1000 - Init COMPLETE",
+        "INFO comm 0x95cd rank 0 nRanks 32 nNodes 4 localRanks 8 localRank 0 MNNVL 0",
+        "INFO rank 0 nranks 32",  # NCCL 2.3
+        "INFO Init timings - ncclCommInitRank: rank 0 nranks 32 total 1.2 (kernels 0.1)",
+        "INFO [Rank 0] ncclCommGrow comm 0x5 rank 0 nranks 32 cudaDev 0 - Init START",
+        "INFO AllReduce: opCount 0 count 4 datatype 7 op 0 root 0 comm 0x5 [nranks=32] stream 0x1",
+        "WARN Bootstrap Root : rank 1 of 32 ranks has already checked in",
+    ],
+)
+def test_a_job_has_as_many_ranks_as_any_line_says(line: str) -> None:
+    seen = [*networks("IB", "IB"), nccl_line(line)]
+    assert "IB on 2 of 32 ranks" in verdict_of(seen).headline
+    group = nccl_line("INFO comm 0x9 nRanks 4 busId c1000")
+    assert "IB on 2 of 32 ranks" in verdict_of([*seen, group]).headline
+
+
+def test_the_ranks_of_a_multicast_group_are_those_of_its_node() -> None:
+    far = "INFO Channel 00/0 : {0}[{0}] -> {1}[{0}] [send] via NET/IB/0/GDRDMA"
+    seen = [nccl_line(far.format(rank, rank + 2), rank) for rank in range(2)]
+    for group in ("comm 0x5 rank 0 nranks 2 buffSize 1", "Creating Multicast group nranks 2"):
+        assert "IB on 2 of 4 ranks" in verdict_of([*seen, nccl_line(f"INFO NVLS {group}")]).headline
+
+
+def test_a_rank_in_two_files_is_one_where_one_file_has_no_number_of_it() -> None:
+    head = "w:50:57 [0] NCCL INFO "
+    first = [f"{head}Using network IB", f"{head}comm 0x5 rank 0 nranks 2 - Init COMPLETE"]
+    second = [f"{head}Connected all rings comm 0x5 nRanks 2 busId c1000"]
+    verdict = judge.judge([*lines.read_lines([("a", first), ("b", second)])], [])
+    assert "IB on 1 of 2 ranks" in verdict.headline
