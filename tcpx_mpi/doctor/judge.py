@@ -168,7 +168,7 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
         BAD,
         f"{who}: {what}",
         remedy,
-        "certain" if job.reaches_out and not found[0][1].text.startswith("NET/") else "likely",
+        "certain" if job.reaches_out and not found[0][0].is_guess else "likely",
         found[0][1],
         len(on_sockets),
     )

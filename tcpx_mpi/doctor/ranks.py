@@ -18,8 +18,9 @@ _SOCKETS = re.compile(r".*socket|TCP\b|softtcpx", re.IGNORECASE)
 _DIRECT = re.compile(r"IB|gIB|SHARP|GPUDirectTCPX|FasTrak|.*(?:RDMA|RoCE)", re.IGNORECASE)
 #: A name may have blanks; of one that is known, what follows is of somebody else.
 _CHOSEN = re.compile(
-    r"(?:Using network|Assigned NET plugin) (?P<name>(?:(?:Fast)?Socket|GPUDirectTCPX_v\d+|FasTrak"
-    r"|IBext_v\d+|IB|(?:AWS )?Libfabric)(?![\w.-])|[^\"\\|]{1,60})"
+    r"(?:Using (?:network|(?:in|ex)ternal Network)|Assigned NET plugin) "
+    r"(?P<name>(?:(?:Fast)?Socket|GPUDirectTCPX_v\d+|FasTrak|IBext_v\d+|IB"
+    r"|(?:AWS )?Libfabric)(?![\w.-])|[^\"\\|]{1,60})"
 )
 #: Behind the device, in brackets, the rank whose proxy sends (PXN).
 _VIA = re.compile(
@@ -53,7 +54,13 @@ _MEMORY = re.compile(
     re.IGNORECASE,
 )
 _VERSION = re.compile(r"[NR]CCL version ?:? (?P<version>\d+\.\d+\.\d+)\S*(?:\+(?:cuda|hip)|-)")
-_DEVICES = re.compile(r"NET/(?P<name>IB|Socket) : Using ?\[")
+#: What NCCL comes to while it looks for a network: a plugin, else InfiniBand, else sockets. NCCL
+#: 2.4 and 2.5 do not say which they chose: it is the last of these. To 2.4.7 sockets come first.
+_CAME_TO = re.compile(
+    r"(?P<IB>NET/IB : Using ?\[\d)|(?P<Socket>NET/Socket : Using ?\[|NET/IB : No device found"
+    r"|NCCL_IB_DISABLE set by environment to [1-9]|Failed to open libibverbs)"
+    r"|(?P<plugin>NET/(?!(?:IB|Socket|Plugin|MLX5)\b)\w)"
+)
 #: All connections of a communicator are made. NCCL 2.21 and later say COMPLETE before that.
 _CONNECTED = re.compile(r"Connected all |comm \S+ rank .* - Init COMPLETE")
 #: Of a request under way: its connection was there.
@@ -101,7 +108,10 @@ class RankFacts:
     memory_on: bool = False
     version: str = ""
     environment: dict[str, str] = field(default_factory=dict)
-    devices: dict[str, Line] = field(default_factory=dict)
+    #: The network that it came to last, or "plugin", and where.
+    came_to: tuple[str, Line] | None = None
+    #: Whether its choice is what it came to last.
+    is_guess: bool = False
     #: How many more ranks said the same of their network, where a log counts in place of lines.
     more: int = 0
 
@@ -161,6 +171,8 @@ class RankFacts:
         self.moved = self.moved or _COMPLETION.search(text) is not None
         if "<" in text:
             self._take_hosts(text)
+        if found := _CAME_TO.match(text):
+            self.came_to = str(found.lastgroup), line
         if found := _VIA.search(text):
             self._connect(found, line)
         elif found := _CHOSEN.match(text):
@@ -183,8 +195,6 @@ class RankFacts:
             self.memory_off = self.memory_off or line
         elif found := _SET.search(text):
             self.environment.setdefault(found["name"], found["value"].strip("'\""))
-        elif found := _DEVICES.match(text):
-            self.devices.setdefault(found["name"], line)
         elif found := _VERSION.match(text):
             self.version = self.version or found["version"]
 
@@ -396,6 +406,7 @@ def read_job(lines: Sequence[Line]) -> Job:
     ranks = {
         rank: _facts(rank, of, said) if len(of) > 1 else alone[rank] for rank, of in parts.items()
     }
+    _guess_choices([*ranks.values()])
     owners: dict[Rank, list[RankFacts]] = defaultdict(list)
     for rank, of in parts.items():
         for part in of:
@@ -415,10 +426,18 @@ def _facts(rank: Rank, parts: Sequence[Rank], said: Mapping[Rank, Sequence[Line]
     for part in parts:
         for line in said[part]:
             facts.take(line)
-    if not facts.networks and facts.numbers and [*facts.devices] == ["Socket"]:
-        # NCCL 2.4 has no word on the network: without another device it is this.
-        facts.chosen.update(facts.devices)
     return facts
+
+
+def _guess_choices(ranks: Sequence[RankFacts]) -> None:
+    """The choice of ranks that do not say it, by what their process came to."""
+    by_process = {facts.rank.process: facts.came_to for facts in ranks if facts.came_to}
+    for facts in ranks:
+        is_rank = facts.numbers or facts.near
+        came_to = facts.came_to or (is_rank and by_process.get(facts.rank.process))
+        if came_to and came_to[0] != "plugin" and not facts.networks:
+            facts.chosen.update([came_to])
+            facts.is_guess = True
 
 
 def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from logs_made_of import (
     FASTRAK,
@@ -21,11 +22,16 @@ from logs_made_of import (
     each,
     job,
     on,
+    ranks,
 )
 
 
+def each_says(*texts: str) -> Tells:
+    return lambda rank: [rank.says(text) for text in texts]
+
+
 def first_years() -> Iterable[Case]:
-    """NCCL 2.4 to 2.8 (2019 to 2021): init.cc, transport/net.cc, net_ib.cc."""
+    """NCCL 2.3 to 2.8 (2018 to 2021): init.cc, transport/net.cc, net_ib.cc."""
 
     def old(how: str, *before: str) -> Tells:
         def tells(rank: Rank) -> Iterable[str]:
@@ -56,9 +62,40 @@ def first_years() -> Iterable[Case]:
         ["Socket on 2 of 2 ranks"],
     )
     device = "NET/IB : Using [0]mlx5_0:1/IB ; OOB ens3:10.0.0.2<0>"
-    yield Case(
-        "2.4 with InfiniBand, no connection", [job(old("", *none, device))], 11, ["cannot tell"]
+    ib = ["IB on 2 of 2 ranks"]
+    yield Case("2.4 with InfiniBand, no connection", [job(old("", *none, device))], 0, ib)
+    plugin = (none[0], "NET/OFI Selected Provider is efa")
+    yield Case("2.4 with a plugin, no connection", [job(old("", *plugin))], 11, ["cannot tell"])
+    for name, why in (
+        ("no device", NO_IB[0]),
+        ("no libibverbs", "Failed to open libibverbs.so[.1]"),
+        ("InfiniBand off", "NCCL_IB_DISABLE set by environment to 1."),
+        ("sockets last", NO_IB[1]),
+    ):
+        for more in ((), (none[0],)):
+            told = each_says(none[1], why, *more)
+            yield Case(f"2.5, {name}, {len(more)} more", [job(told)], 9,
+                       ["Socket on 2 of 2 ranks"])  # fmt: skip
+    both = each_says("NET/OFI aws-ofi-nccl initialization failed", *NO_IB)
+    yield Case("2.5, a plugin that failed", [job(both)], 9, ["Socket on 2"], ["its init failed"])
+    one = each_says(none[1], NO_IB[0])
+    yield Case("2.5, one host", [job(one, per_node=2)], 11, ["cannot tell", "leaves its node"])
+    threads = "\n".join(
+        line
+        for host in ranks(2)
+        for line in (
+            *one(host),
+            *(replace(host, number=2 * host.number + d, device=d).comm(size=4) for d in (0, 1)),
+        )
     )
+    yield Case("2.5, a process with 2 GPUs", [threads], 9, ["Socket on 4 of 4 ranks"])
+    for which, code in (("Socket", 9), ("IB", 0)):
+        inside = each_says(f"Using internal Network {which}", "NET/Socket : 1 interfaces found")
+        text = job(also(inside, after=["comm 0x7f nranks 2 - COMPLETE"]))
+        yield Case(f"2.3 on {which}", [text], code, [f"{which} on 2 of 2 ranks"])
+    near = also(each_says("Using internal Network Socket"), after=["comm 0x7f nranks 2 - COMPLETE",
+                "Ring 00 : 0[0] -> 1[1] via direct shared memory"])  # fmt: skip
+    yield Case("2.3 on one host", [job(near, per_node=2)], 0, ["no network is needed"])
     tagged = each(job(old(IB_GDR, none[0])), lambda n, line: f"[1,{n // 3}]<stdout>:{line}")
     yield Case("2.4 on InfiniBand under Open MPI", [tagged], 0, ["IB on 2 of 2 ranks"])
     module = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)"
