@@ -296,7 +296,8 @@ def _tapped(lines: Sequence[Line]) -> Iterable[tuple[LogFinding, bool]]:
 
 
 def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding]:
-    """The findings of signatures. A cause (no plugin, no device) counts for ranks on sockets."""
+    """The findings of signatures. A cause (no plugin, no device) counts for ranks on sockets; one
+    of a network that was wanted does no harm on others alone."""
 
     def is_slow(line: Line) -> bool:
         owners = job.owners[line.rank] if line.rank is not None else job.with_network
@@ -308,9 +309,11 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
         if effect in ("failed", "lost"):
             continue
         if effect == "cause":
+            owners = (f for line in lines if line.rank for f in job.owners[line.rank])
+            is_wanted = signature.wanted and any(facts.on_sockets for facts in owners)
             lines = [line for line in lines if is_slow(line)]
             counts = signature.google or not family
-            effect = "off" if lines and counts else "harmless"
+            effect = "off" if lines and counts else "warning" if is_wanted else "harmless"
             times = min(times, len(lines)) or times
         evidence = lines[0] if lines else match.lines[0]
         who = {str(f): f for line in lines if line.rank is not None for f in job.owners[line.rank]}

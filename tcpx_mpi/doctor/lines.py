@@ -85,8 +85,8 @@ class Line:
     text: str
     #: How many more ranks said the same, which the log leaves out (Ray).
     repeated: int = 0
-    #: How many ranks there are at least, by the launcher's tag.
-    tagged: int = 0
+    #: The ranks of the launcher's tags in its line.
+    tagged: frozenset[int] = frozenset()
 
     @property
     def place(self) -> str:
@@ -165,8 +165,8 @@ def _by_heads(
         yield Line(name, number, rank, head.level, text, int(again[1]) if again else 0)
 
 
-def _ranks_tagged(line: str) -> int:
-    return max((int(rank) + 1 for rank in _TAGGED.findall(line)), default=0) if ">:" in line else 0
+def _ranks_tagged(line: str) -> frozenset[int]:
+    return frozenset(map(int, _TAGGED.findall(line) if ">:" in line else ()))
 
 
 def _unwrapped(line: str) -> Iterator[str]:

@@ -28,7 +28,11 @@ _VIA = re.compile(
     r"via (?:NET/(?P<network>[^/]{1,60})/\d+(?:\(\d+\))?(?P<direct>/GDRDMA)?"
     r"|(?P<near>P2P/MNNVL|P2P|SHM|direct shared memory))"
 )
-_COMM = re.compile(r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (?P<nodes>\d+))?")
+#: The end of a communicator is said by any GPU of a process.
+_COMM = re.compile(
+    r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?! .{0,200}(?:Destroy|Abort) )"
+    r"(?: nNodes (?P<nodes>\d+))?(?: cudaDev (?P<seen>\d+)(?: nvmlDev (?P<gpu>\d+))?)?"
+)
 #: How many ranks a communicator has: NCCL says it of a rank and of a call, RCCL in each line.
 _SIZE = re.compile(r"(?:\bn[rR]anks[ =]|^Bootstrap Root : rank \d{1,9} of )(\d{1,9})\b")
 #: All ranks of a communicator in the order of a ring; rank 0 says it.
@@ -87,6 +91,9 @@ class RankFacts:
     #: their nodes.
     numbers: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     nodes: dict[int, int] = field(default_factory=dict)
+    #: Its GPU's number, on the node if a line has it (-1: none); its own by a launcher's tag.
+    gpu: int = -1
+    tags: set[int] = field(default_factory=set)
     #: By its connections: who it is, and who the others are.
     spoken: set[int] = field(default_factory=set)
     mentioned: set[int] = field(default_factory=set)
@@ -110,8 +117,9 @@ class RankFacts:
     environment: dict[str, str] = field(default_factory=dict)
     #: The network that it came to last, or "plugin", and where.
     came_to: tuple[str, Line] | None = None
-    #: Whether its choice is what it came to last.
+    #: Whether its choice is what it came to last; whether a plugin was there to choose.
     is_guess: bool = False
+    had_plugin: bool = False
     #: How many more ranks said the same of their network, where a log counts in place of lines.
     more: int = 0
 
@@ -164,7 +172,9 @@ class RankFacts:
             return  # its ranks are those of the node
         self.connected = self.connected or _CONNECTED.match(text) is not None
         named = _RANK.findall(text) if "ank " in text else ()
-        self.least = max(self.least, line.tagged, *(int(number) + 1 for number in named))
+        self.least = max(self.least, *(int(number) + 1 for number in (*named, *line.tagged)), 0)
+        if len(line.tagged) == 1:
+            self.tags |= line.tagged
         for size in map(int, _SIZE.findall(text) if "anks" in text else ()):
             self.last_size = size
             self.numbers.setdefault(size, set())
@@ -173,6 +183,7 @@ class RankFacts:
             self._take_hosts(text)
         if found := _CAME_TO.match(text):
             self.came_to = str(found.lastgroup), line
+            self.had_plugin = self.had_plugin or found.lastgroup == "plugin"
         if found := _VIA.search(text):
             self._connect(found, line)
         elif found := _CHOSEN.match(text):
@@ -184,6 +195,7 @@ class RankFacts:
             size = int(found["ranks"])
             self.numbers[size].add(int(found["rank"]))
             self.nodes[size] = max(self.nodes.get(size, 0), int(found["nodes"] or 0))
+            self.gpu = int(found["gpu"] or found["seen"] or self.gpu)
         elif found := _RING.match(text):
             self.mentioned.update(map(int, found[1].split()))
         elif text.startswith("Trees ["):
@@ -295,8 +307,23 @@ class Job:
         if self.is_one_node or self.needs_no_network:
             return facts.linked
         alone = self._may_be_one_node and {*facts.networks} == {"Socket"}
-        inside = facts.near or self._on_one_host or alone
+        inside = self._on_one_host or ((facts.near or alone) and not self._points_out)
         return bool(facts.linked or self.spans or not inside)
+
+    @cached_property
+    def _points_out(self) -> bool:
+        """Whether something hints at other nodes: a plugin that was there and was not chosen, or a
+        host whose ranks have higher numbers than its GPUs, so that others are before them. Two
+        ranks on one number of a GPU see one GPU each, whatever its number on the node is."""
+        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for facts in self.ranks:
+            numbers = facts.numbers.get(self.size) or facts.tags
+            places[facts.rank.host] += [(n, facts.gpu) for n in numbers if facts.gpu >= 0]
+        return any(facts.had_plugin and "Socket" in facts.networks for facts in self.ranks) or any(
+            sum(number - gpu for number, gpu in of) > 0
+            for of in places.values()
+            if len({gpu for _, gpu in of}) == len(of)
+        )
 
     def on_sockets(self, facts: RankFacts) -> Line | None:
         """The line of a rank that says so, where it counts."""
@@ -422,7 +449,7 @@ def read_job(lines: Sequence[Line]) -> Job:
 
 
 def _facts(rank: Rank, parts: Sequence[Rank], said: Mapping[Rank, Sequence[Line]]) -> RankFacts:
-    facts = RankFacts(rank)
+    facts = RankFacts(rank, gpu=int(rank.device or -1))
     for part in parts:
         for line in said[part]:
             facts.take(line)

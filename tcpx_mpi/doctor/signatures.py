@@ -36,6 +36,8 @@ class Signature:
     anywhere: bool = False
     #: No cause in a job of TCPX or FasTrak, which does without.
     google: bool = True
+    #: A cause by which a network was wanted: no harmless one on a rank that chose sockets.
+    wanted: bool = False
     #: NCCL says it behind a warning, which has the cause.
     echo: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lines_of_logs import BAD, GOOD, TCPX, nccl_line, networks, verdict_of
+from lines_of_logs import BAD, DOUBTFUL, GOOD, TCPX, nccl_line, networks, verdict_of
 
 #: What one rank says until its communicator begins.
 ALONE = [
@@ -123,3 +123,75 @@ def test_one_rank_on_a_network_is_not_all_ranks(network: str) -> None:
     assert verdict.code == 11
     assert verdict.headline.endswith("one rank was seen, and nothing says how many there are")
     assert verdict_of(networks(network, network, network)).code == 0
+
+
+NEAR = nccl_line("INFO Channel 00/0 : 8[0] -> 9[1] via P2P/IPC")
+COMM = "INFO comm 0x5 rank {} nranks 16 cudaDev {}{} - Init COMPLETE"
+OFI = "WARN NET/OFI aws-ofi-nccl initialization failed"
+
+
+def sockets_of(lines: list[str]) -> str:
+    verdict = verdict_of(lines)
+    found = [f for f in verdict.findings if "sockets in place of a plugin" in f.text]
+    assert (verdict.code == 9) is bool(found)
+    return found[0].evidence.sure if found and found[0].evidence else ""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*ALONE, NEAR, nccl_line(COMM.format(8, 0, " busId 1a000"))],
+        [*ALONE, NEAR, nccl_line(COMM.format(8, 0, " nvmlDev 3 busId 1a000"))],
+        [f"[1,8]<stdout>:{line}" for line in ALONE],
+        [f"[1,mpirank:8,algo-2]<stdout>:{line}" for line in [*ALONE, NEAR]],
+        # One rank of each node in turn: 0 and 2 of a node with GPUs 0 and 1.
+        [*ALONE, NEAR, nccl_line(COMM.format(0, 0, "")), nccl_line(COMM.format(2, 1, ""), 1)],
+        [*ALONE, NEAR, nccl_line(OFI)],
+        [*ALONE, NEAR, nccl_line("INFO NET/OFI No eligible providers were found")],
+    ],
+)
+def test_sockets_are_likely_off_where_something_hints_at_another_node(lines: list[str]) -> None:
+    assert sockets_of(lines) == "likely"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*ALONE, NEAR, nccl_line(COMM.format(3, 3, ""))],
+        [*ALONE, NEAR, nccl_line(COMM.format(3, 0, " nvmlDev 3 busId 1a000"))],
+        # Each rank sees one GPU alone.
+        [*ALONE, NEAR, nccl_line(COMM.format(2, 0, "")), nccl_line(COMM.format(3, 0, ""), 2)
+         .replace("h1", "h0")],
+        # The GPUs in another order than the ranks.
+        [*ALONE, NEAR, nccl_line(COMM.format(0, 1, ""), 1), nccl_line(COMM.format(1, 0, ""))],
+        [*(f"[1,1]<stdout>:{line}" for line in ALONE),
+         "[1,0]<stdout>:" + nccl_line("INFO Using network Socket", 2).replace("h1", "h0")],
+    ],
+)  # fmt: skip
+def test_a_node_whose_ranks_are_not_numbered_as_its_gpus_is_no_hint(lines: list[str]) -> None:
+    assert sockets_of(lines) == ""
+
+
+def test_a_plugin_that_failed_is_no_harmless_line_on_a_rank_that_chose_sockets() -> None:
+    comm = "INFO comm 0x5 rank {0} nranks 2 cudaDev {0} - Init START"
+    comms = [nccl_line(comm.format(rank), rank) for rank in (0, 1)]
+    near = nccl_line("INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")
+    for failed in (
+        OFI,
+        "INFO NET/OFI No eligible providers were found",
+        "WARN NET/OFI Couldn't find any optimal provider",
+        "WARN NET/OFI Failed to initialize sendrecv protocol",
+        "WARN NET/OFI Unable to find a protocol that worked.  Failing initialization.",
+        "INFO NET/Plugin: failed to init aws-ofi-nccl",
+    ):
+        for lines, severity in (
+            ([*ALONE, nccl_line("INFO Using network Socket", 2)], BAD),
+            ([*ALONE, *comms, near], DOUBTFUL),  # nothing goes over a network
+            (networks("IB", "IB"), GOOD),
+        ):
+            verdict = verdict_of([nccl_line(failed), *lines])
+            (found,) = [f for f in verdict.findings if "its init failed" in f.text]
+            assert found.severity is severity, failed
+            assert verdict.code == (9 if severity is BAD else 0)
+    alone = verdict_of([nccl_line("INFO NET/Plugin : No plugin found"), *ALONE, *comms, near])
+    assert {f.severity for f in alone.findings} == {GOOD}

@@ -204,3 +204,11 @@ def test_a_rank_in_two_files_is_one_where_one_file_has_no_number_of_it() -> None
     second = [f"{head}Connected all rings comm 0x5 nRanks 2 busId c1000"]
     verdict = judge.judge([*lines.read_lines([("a", first), ("b", second)])], [])
     assert "IB on 1 of 2 ranks" in verdict.headline
+
+
+def test_a_gpu_that_ends_the_communicators_of_its_process_is_one_rank() -> None:
+    comm = "w:1:2 [{0}] NCCL INFO comm 0x5 rank {1} nranks 4 cudaDev {1} busId 1 - {2} COMPLETE"
+    lines = [f"w:1:{rank} [{rank}] NCCL INFO Using network IB" for rank in range(4)]
+    lines += [comm.format(rank, rank, "Init") for rank in range(4)]
+    lines += [comm.format(3, rank, end) for rank in range(4) for end in ("Destroy", "Abort")]
+    assert "IB on 4 of 4 ranks" in verdict_of(lines).headline
