@@ -193,3 +193,28 @@ def test_memory_is_advised_on_where_memory_failed_and_routes_where_a_way_is_not_
     assert advises in failed.remedy
     assert never not in failed.remedy
     assert ("memory" in failed.text) == (advises == "ulimit -l")
+
+
+@pytest.mark.parametrize("seen", [[], networks("IB"), networks("Socket", "Socket")])
+@pytest.mark.parametrize(
+    ("line", "what", "size"),
+    [
+        ("Bootstrap Root : rank 1 of 8 ranks has already checked in", "one rank number", 8),
+        ("Bootstrap Root : rank 15 of 16 ranks has already checked in", "one rank number", 16),
+        ("Bootstrap Root : mismatch in rank count from procs 6 : 3", "numbers of ranks", 0),
+        ("Bootstrap Root : mismatch in info from procs, nranks 8 vs 16, nroots 1 vs 1",
+         "numbers of ranks", 8),
+        ("Invalid rank requested : 8/8", "numbers of ranks", 0),
+    ],
+)  # fmt: skip
+def test_ranks_that_a_launcher_numbers_wrongly_are_no_matter_of_the_network(
+    line: str, what: str, size: int, seen: list[str]
+) -> None:
+    start = nccl_line("INFO Bootstrap : Using eth0:10.0.0.1<0>")
+    verdict = verdict_of([start, *seen, nccl_line(f"WARN {line}")])
+    assert verdict.code == 9
+    assert what in verdict.headline
+    assert "which is no matter of the network" in verdict.headline
+    assert "launcher" in next(f.remedy for f in verdict.findings if what in f.text)
+    if size and seen:
+        assert f" of {size} ranks" in verdict.headline
