@@ -46,6 +46,12 @@ class Seen:
 LogFinding = Finding[Seen]
 
 
+def doubt(finding: LogFinding) -> str:
+    """How sure a finding is, behind its text; "" if it is certain."""
+    sure = finding.evidence.sure if finding.evidence is not None else "certain"
+    return "" if sure == "certain" else f" ({sure})"
+
+
 def _found(
     severity: Severity,
     what: str,
@@ -77,9 +83,10 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     ends, echoes = ([*_ends(job, signs, lines, echo=echo)] for echo in (False, True))
     tapped = [*_tapped(lines)]
     has_cause = any(finding.severity is BAD for finding in known)
+    sockets = [*_networks(job, has_cause)]
     findings = [
         *_wrong_family(job, lines, family),
-        *_networks(job, has_cause),
+        *sockets,
         *_gpu_memory(job),
         *ends,
         *_earlier(ended),
@@ -96,15 +103,16 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     off = [finding for finding in findings if finding.severity is BAD]
     if off:
         # Sockets say enough without a reason.
-        rest = [] if any(map(job.on_sockets, job.with_network)) else off
+        rest = [] if sockets else off
         failed, causes, echoed = (
             [finding for finding in of if finding.severity is BAD] for of in (ends, known, echoes)
         )
         if echoed and rest:
             echoed = [*causes, *echoed]
         reasons = failed or echoed or rest
-        reason = f"; {reasons[0].text}" if reasons else ""
-        return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {_where(job)}{reason}", findings)
+        where = _where(job) + "".join(map(doubt, sockets))
+        reason = f"; {reasons[0].text}{doubt(reasons[0])}" if reasons else ""
+        return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {where}{reason}", findings)
     near = job.needs_no_network
     if not near and not any(facts.networks for facts in job.with_network):
         why = "no rank says which network it uses" if job.ranks else "no line of NCCL"
@@ -115,7 +123,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     if doubts:
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {_where(job)}; {doubts[0]}", findings)
     after = [*ends, *echoes, *(finding for finding, stalls in tapped if stalls)]
-    later = f"; later {after[0].text}" if after else ""
+    later = f"; later {after[0].text}{doubt(after[0])}" if after else ""
     where = _where(job)
     if near and not all(
         f.networks and not (f.near or f.on_sockets or f.unknown) for f in job.with_network

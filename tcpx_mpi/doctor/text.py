@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tcpx_mpi.doctor.judge import LogFinding, Seen, Verdict
+from tcpx_mpi.doctor.judge import LogFinding, Seen, Verdict, doubt
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Severity
 from tcpx_mpi.printable import printable
@@ -29,9 +29,8 @@ def lines(verdict: Verdict) -> list[str]:
     for finding in verdict.findings:
         seen = finding.evidence or Seen()
         mark = f"{_WORDS[finding.severity][0]:8}"
-        sure = "" if seen.sure == "certain" else f" ({seen.sure})"
         times = f" [{seen.times} times]" if seen.times > 1 else ""
-        said.append(f"{mark}  {finding.text}{sure}{times}")
+        said.append(f"{mark}  {finding.text}{doubt(finding)}{times}")
         if finding.severity is Severity.GOOD:
             continue
         if seen.line is not None:

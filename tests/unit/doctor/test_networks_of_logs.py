@@ -138,3 +138,35 @@ def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> No
     assert seen is not None
     assert seen.line is not None
     assert seen.line.number == 5
+
+
+@pytest.mark.parametrize(
+    ("lines", "headline"),
+    [
+        (networks("Socket", "Socket", "Socket"), "off the fast path: Socket on 3 of 3 ranks"),
+        (
+            [*networks("Socket"), nccl_line("INFO comm 0x5 rank 0 nranks 4")],
+            "off the fast path: Socket on 1 of 4 ranks (likely)",
+        ),
+        (
+            [*networks("IB"), nccl_line("WARN Call to ibv_create_cq failed")],
+            "off the fast path: IB on 1 of 1 ranks; h0 pid 100 [0]: failed before it had "
+            "connected: a call of InfiniBand failed (likely)",
+        ),
+        (
+            [*networks("IB"), nccl_line("WARN gpu_tx_reg_mr failed -5")],
+            "off the fast path: IB on 1 of 1 ranks; h0 pid 100 [0]: the plugin's dma-buf call is "
+            "one that this driver does not have: no GPU memory can be registered",
+        ),
+        (
+            [*networks("IB", "IB"), nccl_line("INFO Connected all rings"),
+             nccl_line("WARN Call to ibv_create_cq failed")],
+            "on the fast path: IB on 2 of 2 ranks; later h0 pid 100 [0]: a call of InfiniBand "
+            "failed (likely)",
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_line_says_how_sure_its_findings_are(lines: list[str], headline: str) -> None:
+    verdict = verdict_of(lines)
+    assert verdict.headline == headline
+    assert "(likely)" not in "".join(finding.text for finding in verdict.findings)
