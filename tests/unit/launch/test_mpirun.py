@@ -328,16 +328,14 @@ def test_the_exit_code_of_a_rank_is_kept(tmp_path: Path) -> None:
 ORDERLY = """
 import os, signal, sys, time
 rank = os.environ["OMPI_COMM_WORLD_RANK"]
-def end(number, frame):
-    time.sleep(1.0)
-    print("ended in good order by", number, file=open(rank, "w"), flush=True)
-    sys.exit(128 + number)
-signal.signal(signal.SIGINT, end)
-signal.signal(signal.SIGTERM, end)
-signal.signal(signal.SIGUSR1, lambda number, frame: print("reported by", rank, flush=True))
+awaited = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # a handler may run just before a pause
 print("ready is", rank, flush=True)
-while True:
-    signal.pause()
+while (number := signal.sigwait(awaited)) == signal.SIGUSR1:
+    print("reported by", rank, flush=True)
+time.sleep(1.0)
+print("ended in good order by", int(number), file=open(rank, "w"), flush=True)
+sys.exit(128 + number)
 """
 
 
