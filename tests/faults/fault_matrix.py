@@ -287,6 +287,8 @@ def _disk_hangs(cell: Cell) -> _Rule:
 def _memory(cell: Cell) -> _Rule:
     # Whoever meets it: Python, HDF5, the plugin, or MPI, which has codes of its own, and crashes.
     of_mpi = {134, 139} if cell.phase in ("start", "MPI_Init") else set()
+    if (cell.how, cell.phase) == ("mpirun", "MPI_Init"):
+        of_mpi.add(HUNG)
     return {0, 1, 2, 4, 7, 8, 13, 14} | of_mpi, "", _deadline_s(cell.phase) + LATER_S
 
 
