@@ -21,6 +21,8 @@ _LEVEL = re.compile(
 )
 _LEVEL_WORDS = ("NCCL ", "INFO ", "WARN ")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\] ")
+#: The device of a line's communicator; a head has that of the thread, which may be another rank's.
+_OF_COMM = re.compile(r"\brank \d+ n[rR]anks \d+ cudaDev (\d{1,4})\b")
 _PROCESS = re.compile(r"(?:([^\s:|\"'\],;=()]{0,255}):)?([^\s:]{1,20}):[^\s:]{1,20} $")
 #: Where a process is redacted, its thread may be gone: the host is what is left.
 _HOST = re.compile(r"([^\s:|\"'\],;=()]{1,255}):[^\s:]{1,20} $")
@@ -161,7 +163,8 @@ def _by_heads(
         again = _REPEATED.search(text) if "[repeated " in text else None
         if again is not None:
             text = text[: again.start()]
-        rank = Rank(head.host, head.pid, head.device, name)
+        of_comm = _OF_COMM.search(text) if "cudaDev" in text else None
+        rank = Rank(head.host, head.pid, of_comm[1] if of_comm else head.device, name)
         yield Line(name, number, rank, head.level, text, int(again[1]) if again else 0)
 
 

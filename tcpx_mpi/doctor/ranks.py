@@ -475,7 +475,9 @@ def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
     names: dict[Rank, list[Rank]] = defaultdict(list)
     for rank, facts in sorted(alone.items(), key=lambda item: not item[1].names_network):
         alike = names[replace(rank, source="")]
-        near = processes[rank.process] if not (facts.names_network or facts.has_number) else []
+        near = [] if facts.names_network else processes[rank.process]
+        if facts.has_number:  # a thread with another device current
+            near = [home for home in near if _shares_number(alone[home], facts)]
         same = [one for one in alike if _is_one(alone[one], facts)]
         homes = near or (same if len(same) == 1 else [])
         for home in homes:
@@ -486,6 +488,12 @@ def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
                 processes[rank.process].append(rank)
                 alike.append(rank)
     return parts
+
+
+def _shares_number(one: RankFacts, other: RankFacts) -> bool:
+    """Whether both have the same number in the largest communicator that the other has one of."""
+    size = max(size for size, numbers in other.numbers.items() if numbers)
+    return not one.numbers.get(size, set()).isdisjoint(other.numbers[size])
 
 
 def _is_one(one: RankFacts, other: RankFacts) -> bool:

@@ -212,3 +212,20 @@ def test_a_gpu_that_ends_the_communicators_of_its_process_is_one_rank() -> None:
     lines += [comm.format(rank, rank, "Init") for rank in range(4)]
     lines += [comm.format(3, rank, end) for rank in range(4) for end in ("Destroy", "Abort")]
     assert "IB on 4 of 4 ranks" in verdict_of(lines).headline
+
+
+@pytest.mark.parametrize("end", ["cudaDev {} busId 4000 - Abort COMPLETE", "- Destroy COMPLETE"])
+def test_the_thread_that_ends_a_communicator_is_no_rank(end: str) -> None:
+    ended = "h{}:{}:{} [0] NCCL INFO comm 0x5 rank {} nranks 4 " + end
+    for via, code in (("[send] via NET/IB/0/GDRDMA", 0), ("via P2P/IPC", 0), ("", 0)):
+        lines = []
+        for rank in range(4):
+            node, device = (rank // 2, rank % 2) if "NET" in via else (0, rank)
+            head = f"h{node}:{100 + rank}:{rank} [{device}] NCCL INFO "
+            lines += [f"{head}Using network IB", f"{head}comm 0x5 rank {rank} nranks 4"]
+            lines += [f"{head}Channel 00/0 : {rank}[1] -> {(rank + 2) % 4}[1] {via}"] if via else []
+            lines += [ended.format(node, 100 + rank, 900 + rank, rank, device)]
+        verdict = verdict_of(lines)
+        assert verdict.code == code
+        assert "4 ranks" in verdict.headline
+        assert "do not say" not in whats(verdict, DOUBTFUL)
