@@ -148,15 +148,6 @@ class RankFacts:
         return None if with_memory else self.memory_off
 
     @property
-    def unknown(self) -> Line | None:
-        """The line of a network that may or may not reach GPU memory."""
-        chosen = {} if self.linked or self.memory_on else self.chosen
-        known = (
-            line for name, line in chosen.items() if not (is_sockets(name) or _DIRECT.match(name))
-        )
-        return next(known, None)
-
-    @property
     def has_number(self) -> bool:
         return any(self.numbers.values())
 
@@ -328,6 +319,23 @@ class Job:
     def on_sockets(self, facts: RankFacts) -> Line | None:
         """The line of a rank that says so, where it counts."""
         return facts.on_sockets if self.leaves_node(facts) else None
+
+    def unknown(self, facts: RankFacts) -> Line | None:
+        """The line of a network that may or may not reach GPU memory. A connection of the node
+        tells for the ranks that have none of their own: their GPUs have no NIC near."""
+        chosen = {} if facts.linked or facts.memory_on else facts.chosen
+        unknown = (
+            line
+            for name, line in chosen.items()
+            if not (is_sockets(name) or _DIRECT.match(name))
+            and (facts.rank.host, name) not in self._connections
+        )
+        return next(unknown, None)
+
+    @cached_property
+    def _connections(self) -> set[tuple[str, str]]:
+        """The networks with connections, by host."""
+        return {(f.rank.host, name) for f in self.ranks for name in (*f.direct, *f.staged)}
 
     @cached_property
     def is_one_node(self) -> bool:

@@ -170,3 +170,20 @@ def test_the_first_line_says_how_sure_its_findings_are(lines: list[str], headlin
     verdict = verdict_of(lines)
     assert verdict.headline == headline
     assert "(likely)" not in "".join(finding.text for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("network", ["Libfabric", "AWS Libfabric", "UCX", "Acme"])
+@pytest.mark.parametrize("near", [True, False])
+def test_the_connections_of_a_node_tell_for_its_ranks_without_one(network: str, near: bool) -> None:
+    lines = networks(network, network, network, network)
+    lines += [nccl_line(f"INFO comm 0x5 rank {rank} nranks 4", rank) for rank in range(4)]
+    lines += [nccl_line("INFO Channel 00/0 : 1[1] -> 0[0] via P2P/IPC", 1)] if near else []
+    via = f"INFO Channel 00/0 : 2[0] -> 0[0] [receive] via NET/{network}/0"
+    half = [*lines, nccl_line(f"{via}/GDRDMA")]
+    verdict = verdict_of(half)
+    assert verdict.code == 11  # the other node has none
+    assert "nothing says whether a connection is in GPU memory" in verdict.headline
+    assert verdict_of([*half, nccl_line(f"{via}/GDRDMA", 2)]).code == 0
+    staged = verdict_of([*lines, nccl_line(f"{via}/Shared"), nccl_line(f"{via}/Shared", 2)])
+    assert staged.code == 9
+    assert not whats(staged, DOUBTFUL)
