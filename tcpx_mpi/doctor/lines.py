@@ -89,6 +89,9 @@ class Line:
     repeated: int = 0
     #: The ranks of the launcher's tags in its line.
     tagged: frozenset[int] = frozenset()
+    #: What follows it without a head, which may be its rest where lines were wrapped; None if the
+    #: log ends with it, perhaps in its midst.
+    rest: str | None = ""
 
     @property
     def place(self) -> str:
@@ -105,10 +108,11 @@ def read_lines(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Line]:
             for line in _unwrapped(whole)
         ]
         hosts = {heads[0].host for _, _, heads, _ in found if heads}
-        for number, line, heads, tagged in found:
+        rests = ["" if heads else line[:_LETTERS].rstrip() for _, line, heads, _ in found[1:]]
+        for (number, line, heads, tagged), rest in zip(found, [*rests, None], strict=True):
             if heads:
                 for said in _by_heads(name, number, line, heads, hosts):
-                    yield replace(said, tagged=tagged) if tagged else said
+                    yield replace(said, tagged=tagged, rest=rest) if tagged or rest != "" else said
             elif line.strip():
                 yield Line(name, number, None, "", line[:_LETTERS].strip())
 

@@ -28,10 +28,9 @@ _VIA = re.compile(
     r"via (?:NET/(?P<network>[^/]{1,60})/\d+(?:\(\d+\))?(?P<direct>/GDRDMA)?"
     r"|(?P<near>P2P/MNNVL|P2P|SHM|direct shared memory))"
 )
-#: The end of a communicator is said by any GPU of a process.
 _COMM = re.compile(
-    r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?! .{0,200}(?:Destroy|Abort) )"
-    r"(?: nNodes (?P<nodes>\d+))?(?: cudaDev (?P<seen>\d+)(?: nvmlDev (?P<gpu>\d+))?)?"
+    r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (?P<nodes>\d+))?"
+    r"(?: cudaDev (?P<seen>\d+)(?: nvmlDev (?P<gpu>\d+))?)?"
 )
 #: How many ranks a communicator has: NCCL says it of a rank and of a call, RCCL in each line.
 _SIZE = re.compile(r"(?:\bn[rR]anks[ =]|^Bootstrap Root : rank \d{1,9} of )(\d{1,9})\b")
@@ -175,7 +174,7 @@ class RankFacts:
         if found := _CAME_TO.match(text):
             self.came_to = str(found.lastgroup), line
             self.had_plugin = self.had_plugin or found.lastgroup == "plugin"
-        if found := _VIA.search(text):
+        if found := _connection(line):
             self._connect(found, line)
         elif found := _CHOSEN.match(text):
             name = found["name"].strip()
@@ -214,9 +213,10 @@ class RankFacts:
             self.spoken.add(ends[found["way"] == "receive"])
             self.mentioned.update(ends)
             self.least = max(self.least, max(ends) + 1)
-        if found["network"]:
-            kind = self.direct if found["direct"] else self.staged
-            kind.setdefault(found["network"], line)
+        if network := found["network"]:
+            kind = self.staged if is_sockets(network) or _has_its_end(found, line) else self.chosen
+            kind = self.direct if found["direct"] else kind
+            kind.setdefault(network, line)
         else:
             self.near.add(found["near"])
 
@@ -391,6 +391,22 @@ class Job:
         )
 
 
+def _connection(line: Line) -> re.Match[str] | None:
+    """The connection that a line names; where it was wrapped, its rest is on the next one."""
+    found = _VIA.search(line.text)
+    if line.rest and "via " in line.text:
+        whole = _VIA.search(line.text + line.rest)
+        found = whole if whole and (not found or whole["direct"]) else found
+    return found
+
+
+def _has_its_end(connection: re.Match[str], line: Line) -> bool:
+    """Whether nothing was cut off that would say how it goes."""
+    after = connection.string[connection.end() :]
+    is_cut = after or line.rest is None
+    return not (is_cut and ("/GDRDMA".startswith(after) or after.startswith("(")))
+
+
 def is_sockets(network: str) -> bool:
     return _SOCKETS.match(network) is not None
 
@@ -484,8 +500,9 @@ def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
     for rank, facts in sorted(alone.items(), key=lambda item: not item[1].names_network):
         alike = names[replace(rank, source="")]
         near = [] if facts.names_network else processes[rank.process]
-        if facts.has_number:  # a thread with another device current
-            near = [home for home in near if _shares_number(alone[home], facts)]
+        if facts.has_number:  # a thread had another device current
+            only = len(near) == 1 and not alone[near[0]].has_number
+            near = [home for home in near if only or _shares_number(alone[home], facts)]
         same = [one for one in alike if _is_one(alone[one], facts)]
         homes = near or (same if len(same) == 1 else [])
         for home in homes:

@@ -60,6 +60,7 @@ def test_a_plugin_that_is_not_there_is_no_cause_of_staged_connections_over_infin
     lines = [
         nccl_line("INFO NET/Plugin : No plugin found (libnccl-net.so), using internal one"),
         nccl_line("INFO Ring 00 : 1[41000] -> 0[1b000] [receive] via NET/IB/0"),
+        nccl_line("INFO Connected all rings"),
     ]
     off = [f.text for f in verdict_of(lines).findings if f.severity is BAD]
     assert off == ["h0 pid 100 [0]: all connections are staged in host memory (no GDRDMA)"]

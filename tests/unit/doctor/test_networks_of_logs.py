@@ -187,3 +187,24 @@ def test_the_connections_of_a_node_tell_for_its_ranks_without_one(network: str, 
     staged = verdict_of([*lines, nccl_line(f"{via}/Shared"), nccl_line(f"{via}/Shared", 2)])
     assert staged.code == 9
     assert not whats(staged, DOUBTFUL)
+
+
+@pytest.mark.parametrize("network", ["IB", "AWS Libfabric"])
+def test_a_line_that_is_cut_or_wrapped_proves_nothing_by_what_it_has_not(network: str) -> None:
+    whole = nccl_line(f"INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/{network}/12/GDRDMA")
+    comm = nccl_line("INFO comm 0x5 rank 0 nranks 2")
+    for cut in range(whole.index("/12") + 2, len(whole)):
+        assert verdict_of([comm, whole[:cut]]).code == 11, whole[:cut]
+    assert verdict_of([comm, whole[:-3], comm]).code == 11
+    for cut in range(whole.index("NET"), len(whole)):
+        head, rest = whole[:cut], whole[cut:]
+        for wrapped in ([head, rest], [head, rest, comm]):
+            verdict = verdict_of([comm, *wrapped])
+            assert verdict.code == 11, wrapped
+            assert "GPU memory" not in verdict.headline
+    staged = whole.removesuffix("/GDRDMA")
+    for behind in (f"{staged}/Shared", f"{staged} comm 0x7f nRanks 02"):
+        assert verdict_of([comm, behind]).code == 9
+    for after in (comm, "", "Epoch 1"):
+        assert verdict_of([comm, staged, after]).code == 9
+    assert verdict_of([staged.replace(network, "Socket")]).code == 9

@@ -100,7 +100,7 @@ def test_one_rank_and_a_rank_without_a_name_are_said_as_such() -> None:
     one = [nccl_line("INFO Using network Socket"), nccl_line("INFO comm 0x5 rank 0 nranks 1")]
     assert verdict_of(one).headline == "on the fast path: no network is needed for the one rank"
     bare = "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Libfabric/0"
-    assert "a rank: all connections" in whats(verdict_of(bare), BAD)
+    assert "a rank: all connections" in whats(verdict_of(f"{bare}\ndone"), BAD)
 
 
 def test_all_ranks_that_failed_are_named_and_all_ranks_are_only_those_that_are_there() -> None:
