@@ -125,8 +125,9 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     after = [*ends, *echoes, *(finding for finding, stalls in tapped if stalls)]
     later = f"; later {after[0].text}{doubt(after[0])}" if after else ""
     where = _where(job)
-    if near and not all(
-        f.networks and not (f.near or f.on_sockets or job.unknown(f)) for f in job.with_network
+    if near and not (
+        job.total == 1
+        and all(f.networks and not (f.on_sockets or job.unknown(f)) for f in job.with_network)
     ):
         ways = ", ".join(sorted({name for facts in job.with_network for name in facts.near}))
         ranks = f"between the {job.total} ranks" if job.total > 1 else "for the one rank"
@@ -369,7 +370,7 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[LogF
 
 def _unknown(job: Job) -> Iterable[LogFinding]:
     remedy = "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
-    for facts in job.with_network if not job.needs_no_network else ():
+    for facts in job.with_network if not (job.needs_no_network or job.is_one_node) else ():
         off = facts.on_sockets or facts.without_memory
         line = off or job.unknown(facts)
         if line is not None and not (off and job.leaves_node(facts)):

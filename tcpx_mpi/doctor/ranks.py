@@ -42,6 +42,7 @@ _TREE = re.compile(r"\[\d+\] (-?\d+)(?:/-?\d+)*->\d+->(-?\d+)(/?)")
 _OF_NETWORKS = re.compile(r"NCCL_(?:NET|IB|GPUDIRECTTCPX|FASTRAK)")
 #: A host's name or number before a port, and those that are no other host's.
 _HOST_AND_PORT = re.compile(r"([^\s<]{1,255})<\d{1,5}>")
+_ADDRESS = re.compile(r"(?!127\.|::1)[\da-f.:]+(?:%\w+)?")
 _NO_OTHER = re.compile(r"localhost|127\.|[0.:]*(?:::1)?$")
 #: The GPUs of the largest node.
 _NODE_GPUS = 16
@@ -104,6 +105,8 @@ class RankFacts:
     last_size: int = 0
     #: Hosts before a port: those of its own NICs, and any other.
     own: set[str] = field(default_factory=set)
+    #: The address of its bootstrap's NIC.
+    address: str = ""
     peers: set[str] = field(default_factory=set)
     connected: bool = False
     #: Whether a connection had requests, if it is not logged itself.
@@ -203,7 +206,10 @@ class RankFacts:
     def _take_hosts(self, text: str) -> None:
         hosts = _HOST_AND_PORT.findall(text)
         if "Using" in text:
-            self.own.update(host.partition(":")[2] for host in hosts)  # eth0:10.0.0.1
+            addresses = [host.partition(":")[2] for host in hosts]  # eth0:10.0.0.1
+            self.own.update(addresses)
+            if text.startswith("Bootstrap"):
+                self.address = next(filter(_ADDRESS.fullmatch, addresses), "")
         else:
             self.peers.update(host for host in hosts if not _NO_OTHER.match(host))
 
@@ -283,7 +289,7 @@ class Job:
         heard = self.with_network
         if any(facts.linked for facts in heard):
             return False
-        if self._on_one_host and any(facts.near for facts in heard):
+        if self._on_one_host and (any(facts.near for facts in heard) or self._has_own_gpus):
             return True  # also where some have lost their connections
         if not heard or self.missing:
             return False
@@ -298,6 +304,7 @@ class Job:
         if self.is_one_node or self.needs_no_network:
             return facts.linked
         alone = self._may_be_one_node and {*facts.networks} == {"Socket"}
+        alone = alone or self._is_beside_all
         inside = self._on_one_host or ((facts.near or alone) and not self._points_out)
         return bool(facts.linked or self.spans or not inside)
 
@@ -368,11 +375,13 @@ class Job:
         Who sets a variable of a network, or has its plugin, means several; ranks whose host is
         redacted may be anywhere."""
         seen = self.with_network
+        # Who sees all ranks of a node sets it there, too.
+        inside = {"NCCL_IB_DISABLE"} if len(self.ranks) > 1 else set()
         return not (
             self.size
             or self.reaches_out
             or (len(seen) > 1 and any(_NO_HOST.fullmatch(facts.rank.host) for facts in seen))
-            or any(map(_OF_NETWORKS.match, self.environment))
+            or any(map(_OF_NETWORKS.match, self.environment.keys() - inside))
             or any(name != "Socket" for facts in self.ranks for name in facts.networks)
         )
 
@@ -389,6 +398,23 @@ class Job:
             and len(names) == len(seen)
             and not any(_NO_HOST.fullmatch(rank.host) for rank in names)
         )
+
+    @cached_property
+    def _has_own_gpus(self) -> bool:
+        """Whether each of the ranks with numbers has a GPU of its own number: the GPUs of two
+        containers with one host's name have the same."""
+        devices = [facts.rank.device for facts in self.ranks if facts.numbers.get(self.size)]
+        return len({*devices}) == len(devices) == self.size
+
+    @cached_property
+    def _is_beside_all(self) -> bool:
+        """Whether there are no fewer processes than ranks, all on one host by its name or by its
+        address: a rank whose choice is not in the log is no other node."""
+        named = [facts for facts in self.ranks if facts.rank.pid]
+        hosts = {f.address if _NO_HOST.fullmatch(f.rank.host) else f.rank.host for f in named}
+        names = {replace(facts.rank, source="") for facts in named}
+        is_one = len(hosts) == 1 and "" not in hosts and len(names) == len(named)
+        return is_one and len(named) >= self.size > 0
 
 
 def _connection(line: Line) -> re.Match[str] | None:

@@ -389,7 +389,9 @@ def one_node() -> Iterable[Case]:
     rack = job(on("IB", "P2P/MNNVL", nodes=2))
     yield Case("NVLink alone, and a network that nothing goes over", [rack], 0, ["P2P/MNNVL"],
                never=["IB on"])  # fmt: skip
-    unsure = job(on("Socket"), size=4, per_node=4)
+    alone = job(on("Socket"), size=4, per_node=4)
+    yield Case("one host, a GPU each, no connection", [alone], 0, ["no network is needed"])
+    unsure = job(on("Socket"), size=4, host="worker")
     yield Case("one host's name, no connection", [unsure], 11, ["cannot tell", "leaves its node"])
     rank_0 = job(on("Socket", "P2P/IPC"), size=8, per_node=8).split("\nnode-0:4101")[0]
     yield Case("one rank's log of one host", [rank_0], 11, ["cannot tell", "1 of 8 ranks"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lines_of_logs import BAD, DOUBTFUL, GOOD, TCPX, nccl_line, networks, verdict_of
+from lines_of_logs import BAD, DOUBTFUL, GOOD, TCPX, nccl_line, networks, verdict_of, whats
 
 #: What one rank says until its communicator begins.
 ALONE = [
@@ -22,11 +22,12 @@ TWO_NODES = "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1"
 
 def test_the_choice_of_ranks_that_are_all_on_one_host_is_not_yet_off_the_fast_path() -> None:
     start = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank"
-    some = [f"ip-0:{n}:{n} [{n}] {start} {n} nranks 4 - Init START" for n in range(4)]
-    some += [f"ip-0:{n}:{n} [{n}] NCCL INFO Using network Socket" for n in (1, 2)]
+    # Two containers on two hosts may have one host's name, and a GPU 0 each.
+    some = [f"ip-0:{n}:{n} [{n % 2}] {start} {n} nranks 4 - Init START" for n in range(4)]
+    some += [f"ip-0:{n}:{n} [{n % 2}] NCCL INFO Using network Socket" for n in (1, 2)]
     unfit = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"
     staged = [line.replace("Socket", "IB") for line in some]
-    staged += [f"ip-0:{n}:{n} [{n}] NCCL INFO {unfit}" for n in (1, 2)]
+    staged += [f"ip-0:{n}:{n} [{n % 2}] NCCL INFO {unfit}" for n in (1, 2)]
     for log in (some, staged):
         verdict = verdict_of(log)
         assert verdict.code == 11
@@ -49,11 +50,6 @@ def test_the_choice_of_ranks_that_are_all_on_one_host_is_not_yet_off_the_fast_pa
     [
         [],
         [nccl_line("INFO Using network Socket", 1)],
-        [nccl_line("INFO Channel 00/02 :    0   1"), nccl_line(f"INFO {ONE_NODE}")],
-        [nccl_line(f"INFO {ONE_NODE}")],
-        [nccl_line("INFO Trees [0] -1->0->1/-1/-1 [1] -1->0->1/-1/-1")],  # NCCL 2.6
-        [nccl_line("INFO comm 0x5 rank 3 nRanks 8 nNodes 1 localRanks 8 localRank 3 MNNVL 0")],
-        [nccl_line("INFO comm 0x5 rank 0 nranks 8 - Init START"), nccl_line(f"INFO {ONE_NODE}")],
         [nccl_line("WARN socketStartConnect: Connect to 10.0.0.1<4> returned x, retrying")],
         [nccl_line("WARN Call to connect to localhost<4> returned Connection refused, retrying")],
         [nccl_line("WARN Call to connect to h0.lan<4> returned Connection refused, retrying")],
@@ -65,9 +61,68 @@ def test_sockets_of_what_may_be_one_node_cannot_be_told(more: list[str]) -> None
     assert "nothing says whether a connection leaves its node" in verdict.headline
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        [nccl_line("INFO Channel 00/02 :    0   1"), nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line(f"INFO {ONE_NODE}")],
+        [nccl_line("INFO Trees [0] -1->0->1/-1/-1 [1] -1->0->1/-1/-1")],  # NCCL 2.6
+        [nccl_line("INFO comm 0x5 rank 3 nRanks 8 nNodes 1 localRanks 8 localRank 3 MNNVL 0")],
+        [nccl_line("INFO comm 0x5 rank 0 nranks 8 - Init START"), nccl_line(f"INFO {ONE_NODE}")],
+    ],
+)
+def test_a_node_that_nccl_says_is_alone_leaves_no_doubt_about_its_sockets(more: list[str]) -> None:
+    verdict = verdict_of([*ALONE, *more])
+    assert verdict.code == 11
+    assert "leaves its node" not in whats(verdict, DOUBTFUL)
+    assert "do not say which" in verdict.headline or "one rank was seen" in verdict.headline
+
+
+@pytest.mark.parametrize("network", ["", "Using network Socket", "Using network IB"])
+@pytest.mark.parametrize("nodes", ["", " nNodes 1"])
+def test_all_numbers_of_one_node_need_no_network_whatever_was_chosen(
+    network: str, nodes: str
+) -> None:
+    heads = [f"gpu1:{10 + rank}:1 [{rank}] NCCL INFO " for rank in range(4)]
+    lines = [f"{head}{network}" for head in heads if network]
+    lines += [f"{head}comm 0x5 rank {n} nRanks 4{nodes}" for n, head in enumerate(heads)]
+    verdict = verdict_of(lines)
+    assert verdict.headline == "on the fast path: no network is needed between the 4 ranks"
+    assert not verdict.findings
+    if not (network or nodes):
+        assert verdict_of(lines[:-1]).code == 11  # one may be elsewhere
+    one_process = [f"gpu1:10:1{line[6:]}" for line in lines]
+    assert verdict_of(one_process).code == 0
+
+
+def test_a_rank_whose_choice_is_not_in_the_log_is_no_other_node() -> None:
+    for host, silent, code in (
+        ("localhost", "Bootstrap : Using eno1:10.0.0.9<0>", 11),
+        ("localhost", "Bootstrap: Using eno1:10.0.0.9<0>", 11),
+        ("ncg12", "NCCL_P2P_LEVEL set by environment to LOC", 11),
+        ("localhost", "Bootstrap : Using eno1:10.0.0.8<0>", 9),
+        ("localhost", "cudaDriverVersion 12080", 9),
+    ):
+        lines = [f"{host}:8:9 [1] NCCL INFO {text}" for text in (
+            "Bootstrap : Using eno1:10.0.0.9<0>", "Using network Socket",
+            "NCCL_IB_DISABLE set by environment to 1.", "comm 0x5 rank 1 nranks 2",
+        )]  # fmt: skip
+        for more in ([], [f"{host}:7:7 [0] NCCL INFO Using network Socket"]):
+            verdict = verdict_of([*lines, f"{host}:7:7 [0] NCCL INFO {silent}", *more])
+            assert verdict.code == code, (host, silent)
+            if code == 11:
+                assert "leaves its node" in whats(verdict, DOUBTFUL)
+        assert verdict_of(lines).code == 9  # rank 0 may be elsewhere
+    unsized = [*ALONE, nccl_line("INFO NCCL_IB_DISABLE set by environment to 1.")]
+    beside = nccl_line("INFO NCCL_P2P_LEVEL set by environment to LOC", 1)
+    assert (verdict_of(unsized).code, verdict_of([*unsized, beside]).code) == (9, 11)
+
+
 def test_all_ranks_on_one_host_with_a_connection_need_no_network() -> None:
     def comm(rank: int) -> str:
-        return nccl_line(f"INFO comm 0x5 rank {rank} nranks 2 cudaDev {rank} - Init COMPLETE", rank)
+        return nccl_line(f"INFO comm 0x5 rank {rank} nranks 2 - Init COMPLETE", rank).replace(
+            "[1]", "[0]"
+        )
 
     lines = [*ALONE, comm(0), comm(1)]
     assert verdict_of(lines).code == 11

@@ -34,7 +34,7 @@ def test_what_a_process_says_before_it_chooses_its_gpu_is_no_rank() -> None:
                  said + f"comm 0x1 rank {device} nranks 4 - Init COMPLETE"]  # fmt: skip
     verdict = verdict_of(text)
     assert verdict.code == 0
-    assert "4 of 4 ranks" in verdict.headline
+    assert "between the 4 ranks" in verdict.headline
 
 
 def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
@@ -211,7 +211,7 @@ def test_a_gpu_that_ends_the_communicators_of_its_process_is_one_rank() -> None:
     lines = [f"w:1:{rank} [{rank}] NCCL INFO Using network IB" for rank in range(4)]
     lines += [comm.format(rank, rank, "Init") for rank in range(4)]
     lines += [comm.format(3, rank, end) for rank in range(4) for end in ("Destroy", "Abort")]
-    assert "IB on 4 of 4 ranks" in verdict_of(lines).headline
+    assert "between the 4 ranks" in verdict_of(lines).headline
 
 
 @pytest.mark.parametrize("end", ["cudaDev {} busId 4000 - Abort COMPLETE", "- Destroy COMPLETE"])
