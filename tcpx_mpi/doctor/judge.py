@@ -143,9 +143,12 @@ def _where(job: Job) -> str:
     if not counts:
         return "no rank came to name its network"
     (first, n), *rest = counts.most_common()
-    return ", ".join(
-        [f"{first} on {n} of {job.total} ranks", *(f"{name} on {n}" for name, n in rest)]
-    )
+    most = f"{first} on {n} of {job.total} {_ranks(job)}"
+    return ", ".join([most, *(f"{name} on {n}" for name, n in rest)])
+
+
+def _ranks(job: Job) -> str:
+    return "ranks" if job.size else "ranks seen"
 
 
 def _who(ranks: Sequence[RankFacts | str]) -> str:
@@ -172,7 +175,7 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
     who = _who(on_sockets)
     if len(on_sockets) == len(job.with_network) > 1:
         count = sum(map(job.count, on_sockets))
-        who = f"{count} of {job.total} ranks" if job.missing else "all ranks"
+        who = f"{count} of {job.total} ranks" if job.missing else f"all {_ranks(job)}"
     yield _found(
         BAD,
         f"{who}: {what}",
@@ -403,8 +406,10 @@ def _missing_ranks(job: Job) -> Iterable[LogFinding]:
         return
     what = f"{job.missing} of {job.total} ranks do not say which network they use"
     if not job.missing:
-        what = "one rank was seen, and nothing says how many there are"
-    if job.missing or (job.total == 1 and not job.size):
+        seen = "one rank was" if job.total == 1 else f"{job.total} ranks were"
+        what = f"{seen} seen, and nothing says how many there are"
+    shows_none = job.total == 1 or not any(facts.linked for facts in job.with_network)
+    if job.missing or (shows_none and not job.size):
         yield _found(DOUBTFUL, what, "give the logs of all ranks; NCCL_DEBUG=INFO on each")
 
 

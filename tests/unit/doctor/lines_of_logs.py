@@ -18,7 +18,10 @@ def nccl_line(text: str, rank: int = 0) -> str:
 
 
 def networks(*names: str) -> list[str]:
-    return [nccl_line(f"INFO Using network {name}", rank) for rank, name in enumerate(names)]
+    """The choice of each rank, and how many there are: of one rank alone nothing says that."""
+    chosen = [nccl_line(f"INFO Using network {name}", rank) for rank, name in enumerate(names)]
+    size = nccl_line(f"INFO comm 0x5 nRanks {len(names)} busId 4000")
+    return [*chosen, size] if len(names) > 1 else chosen
 
 
 def verdict_of(text: str | Sequence[str]) -> judge.Verdict:

@@ -240,7 +240,7 @@ def wrappers() -> Iterable[Case]:
     joined = each(four, lambda n, line: line if n % 2 else f"{glued}{line}")
     yield Case("joined where a number ends", [joined], 9, mixed, third)
     glued = "".join(rank.says(f"Using network {TCPX}") for rank in ranks(2))
-    yield Case("two hosts in one line", [glued], 0, [f"{TCPX} on 2 of 2 ranks"])
+    yield Case("two hosts in one line", [glued], 11, [f"{TCPX} on 2 of 2 ranks"])
     cut = each(four, lambda _, line: line[line.index(":") :])
     yield Case("hosts cut off", [cut], 9, mixed)
     bare = each(job(on("Socket", SOCKET)), lambda _, line: line[line.index("[") :])
@@ -285,7 +285,7 @@ def what_is_seen() -> Iterable[Case]:
         "two files, one name, one on sockets", files, 9, [f"{TCPX} on 1 of 2 ranks, Socket on 1"]
     )
     plain = [rank.says(f"Using network {TCPX}") for rank in (first, second)]
-    yield Case("two files, one name, no communicator", plain, 0, [f"{TCPX} on 2 of 2 ranks"])
+    yield Case("two files, one name, no communicator", plain, 11, [f"{TCPX} on 2 of 2 ranks"])
     texts = job(on(TCPX)).split("\n")
     yield Case(
         "a rank's log in two files",
@@ -302,7 +302,7 @@ def what_is_seen() -> Iterable[Case]:
             *(rank.says(f"Using network {TCPX}") for rank in ranks(4, 4)),
         ]
     )
-    yield Case("a process before it has its GPU", [whole], 0, [f"{TCPX} on 4 of 4 ranks"])
+    yield Case("a process before it has its GPU", [whole], 11, [f"{TCPX} on 4 of 4 ranks"])
     other = "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled system error"
     yield Case("another program's error", [other], 11, ["no line of NCCL"])
 

@@ -75,7 +75,7 @@ def first_years() -> Iterable[Case]:
         for more in ((), (none[0],)):
             told = each_says(none[1], why, *more)
             yield Case(f"2.5, {name}, {len(more)} more", [job(told)], 9,
-                       ["Socket on 2 of 2 ranks (likely)"])  # fmt: skip
+                       ["Socket on 2 of 2 ranks seen (likely)"])  # fmt: skip
     both = each_says("NET/OFI aws-ofi-nccl initialization failed", *NO_IB)
     yield Case("2.5, a plugin that failed", [job(both)], 9, ["Socket on 2"], ["its init failed"])
     one = each_says(none[1], NO_IB[0])

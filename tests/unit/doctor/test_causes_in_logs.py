@@ -12,9 +12,9 @@ from tcpx_mpi.doctor import lines, signatures
 
 def test_a_first_name_of_the_plugin_that_fails_is_no_cause_on_a_rank_that_found_another() -> None:
     failed = "INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2"
-    both = [nccl_line(failed, 0), nccl_line(failed, 1)]
-    assert verdict_of([*both, *networks(TCPX, TCPX)]).code == 0
-    one = verdict_of([*both, *networks(TCPX, "Socket")])
+    all_three = [nccl_line(failed, rank) for rank in range(3)]
+    assert verdict_of([*all_three, *networks(TCPX, TCPX, TCPX)]).code == 0
+    one = verdict_of([*all_three, *networks(TCPX, "Socket", TCPX)])
     assert one.code == 9
     assert "h0 pid 101 [1]: NCCL did not find the plugin's library" in whats(one, BAD)
 

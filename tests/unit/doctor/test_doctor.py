@@ -52,7 +52,7 @@ def test_several_logs_are_one_job_packed_or_not_and_json_has_all(
     document = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == 9
     assert document["verdict"] == (
-        "off the fast path: GPUDirectTCPX_v7 on 1 of 2 ranks, Socket on 1 (likely)"
+        "off the fast path: GPUDirectTCPX_v7 on 1 of 2 ranks seen, Socket on 1 (likely)"
     )
     assert document["findings"][0]["evidence"] == {
         "file": str(second), "line": 1, "text": "Using network Socket",

@@ -177,7 +177,16 @@ def test_one_rank_on_a_network_is_not_all_ranks(network: str) -> None:
     verdict = verdict_of(networks(network))
     assert verdict.code == 11
     assert verdict.headline.endswith("one rank was seen, and nothing says how many there are")
-    assert verdict_of(networks(network, network, network)).code == 0
+    for seen in (networks(network, network, network), networks(network, network)):
+        assert verdict_of(seen).code == 0
+        some = verdict_of(seen[:-1])  # not how many there are
+        assert some.code == 11
+        assert some.headline == (
+            f"cannot tell: {network} on {len(seen) - 1} of {len(seen) - 1} ranks seen; "
+            f"{len(seen) - 1} ranks were seen, and nothing says how many there are"
+        )
+    sockets = [f"node-{n}:{n}:1 [{n}] NCCL INFO Using network Socket" for n in range(2)]
+    assert "all ranks seen: sockets" in whats(verdict_of(sockets), BAD)
 
 
 NEAR = nccl_line("INFO Channel 00/0 : 8[0] -> 9[1] via P2P/IPC")
