@@ -140,6 +140,7 @@ def _where(job: Job) -> str:
     counts: Counter[str] = Counter()
     for facts in job.with_network:
         counts[" and ".join(facts.networks) or "no network"] += job.count(facts)
+    counts = +counts
     if not counts:
         return "no rank came to name its network"
     (first, n), *rest = counts.most_common()

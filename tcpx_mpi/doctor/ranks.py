@@ -245,11 +245,21 @@ class Job:
 
     def count(self, facts: RankFacts) -> int:
         """The number of ranks: one, unless a log has lost what tells two apart."""
+        if self._is_numbered and not facts.numbers.get(self.size):
+            return 0  # a broken head
         nameless = () if facts.rank.pid else facts.spoken
         return max(1, len(facts.numbers.get(self.size) or nameless)) + facts.more
 
     @cached_property
+    def _is_numbered(self) -> bool:
+        """Whether all ranks have said their number: who has none is none of them."""
+        numbers = {n for facts in self.ranks for n in facts.numbers.get(self.size, ())}
+        return 0 < self.size <= len(numbers)
+
+    @cached_property
     def total(self) -> int:
+        if self._is_numbered:
+            return self.size
         told = any(facts.numbers for facts in self.ranks)
         silent = [
             facts
@@ -479,6 +489,11 @@ def read_job(lines: Sequence[Line]) -> Job:
             # Printed without a head, beside the same with one.
             versions[found["version"]] += []
     alone = {rank: _facts(rank, [rank], said) for rank in sorted(said)}
+    broken = _broken_names(alone)
+    for rank, whole in broken.items():
+        said[whole] += said[rank]
+        alone[whole] = _facts(whole, [whole], said)
+        del alone[rank]
     parts = _parts(alone)
     ranks = {
         rank: _facts(rank, of, said) if len(of) > 1 else alone[rank] for rank, of in parts.items()
@@ -488,6 +503,7 @@ def read_job(lines: Sequence[Line]) -> Job:
     for rank, of in parts.items():
         for part in of:
             owners[part].append(ranks[rank])
+    owners |= {rank: owners[whole] for rank, whole in broken.items()}
     for facts in ranks.values():
         if facts.version:
             versions[facts.version].append(str(facts))
@@ -515,6 +531,36 @@ def _guess_choices(ranks: Sequence[RankFacts]) -> None:
         if came_to and came_to[0] != "plugin" and not facts.networks:
             facts.chosen.update([came_to])
             facts.is_guess = True
+
+
+def _broken_names(alone: Mapping[Rank, RankFacts]) -> dict[Rank, Rank]:
+    """The names that are the tail of another, or have another as theirs, with what is the rank's:
+    two ranks that write at once cut a head, or have one behind a piece of another's."""
+    tails = sorted(
+        (rank.source, rank.device, f"{rank.host}:{rank.pid}".lstrip(":")[::-1], rank)
+        for rank in alone
+        if rank.pid
+    )
+    broken: dict[Rank, Rank] = {}
+    for at, (*group, tail, rank) in enumerate(tails):
+        longer = [
+            other
+            for *others, name, other in tails[at + 1 : at + 3]
+            if others == group and name.startswith(tail)
+        ]
+        if len(longer) != 1 or not _may_be_one(alone[rank], alone[longer[0]]):
+            continue
+        whole, part = sorted([longer[0], rank], key=lambda one: not alone[one].has_number)
+        if not broken.keys() & {whole, part}:
+            broken[part] = whole
+    return broken
+
+
+def _may_be_one(one: RankFacts, other: RankFacts) -> bool:
+    """Whether no number says that two names are of two ranks."""
+    if one.has_number and other.has_number:
+        return _shares_number(one, other)
+    return not (one.spoken and other.spoken and one.spoken.isdisjoint(other.spoken))
 
 
 def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
