@@ -247,6 +247,17 @@ def _ends(
         if signature.effect not in ("failed", "lost") or signature.echo is not echo:
             continue
         early = [line for line in match.lines if not had(line.rank, signature.effect)]
+        if signature.behind:
+            # What is known to have failed or to have broken has its own words.
+            ends = [m for m in known if m.signature.effect in ("failed", "lost") and m != match]
+            other = {line.rank.process for m in ends for line in m.lines if line.rank}
+            # What fails in the thread that moves data had its connection.
+            moving = (line.rank for line in lines if line.text.endswith("[Progress Thread]"))
+            other |= {rank.process for rank in moving if rank}
+            alone = [line for line in early if line.rank and line.rank.process not in other]
+            early = _behind_warnings(alone, lines, no_cause)
+            if not early:
+                continue
         evidence = (early or match.lines)[0]
         named = dict.fromkeys(
             _speaker(job, line.rank) for line in early or match.lines if line.rank is not None
@@ -263,6 +274,23 @@ def _ends(
             evidence,
             match.times,
         )
+
+
+def _behind_warnings(
+    some: Sequence[Line], lines: Sequence[Line], no_cause: Collection[int]
+) -> list[Line]:
+    """Those of some lines that have a warning of their process before them."""
+    warned: set[tuple[str, str, str]] = set()
+    wanted = {id(line) for line in some}
+    found: list[Line] = []
+    for line in lines:
+        if line.rank is None:
+            continue
+        if line.level == "WARN" and line.text and id(line) not in no_cause:
+            warned.add(line.rank.process)
+        elif id(line) in wanted and line.rank.process in warned:
+            found.append(line)
+    return found
 
 
 def _warning_before(line: Line, lines: Sequence[Line], no_cause: Collection[int]) -> Line:

@@ -40,6 +40,8 @@ class Signature:
     wanted: bool = False
     #: NCCL says it behind a warning, which has the cause.
     echo: bool = False
+    #: It says something only behind a warning, and before its rank has connected.
+    behind: bool = False
 
 
 @dataclass(frozen=True)

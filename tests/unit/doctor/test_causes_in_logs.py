@@ -94,6 +94,36 @@ def test_a_trace_of_a_failed_call_does_not_deny_a_communicator_that_was_made() -
     assert "communicator" not in whats(verdict, BAD)
 
 
+@pytest.mark.parametrize("start", ["Using network IB", "Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"])
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "transport/net_socket.cc:403 -> 3", "transport/net.cc:883 -> 3", "include/net.h:24 -> 2",
+        "misc/socket.cc:628 -> 3", "init.cu:915 -> 2", "transport/net_ib.cu:407 -> 2",
+    ],
+)  # fmt: skip
+def test_a_call_that_failed_by_its_own_trace_is_a_start_that_failed(start: str, trace: str) -> None:
+    head = "node-0:5109:5177 [0] "
+    warned = f"{head}misc/socket.cc:502 NCCL WARN socketFinalizeAccept: wrong type 4 != 3"
+    comm = f"{head}NCCL INFO comm 0x5 rank 0 nranks 2 - Init START"
+    lines = [comm, f"{head}NCCL INFO {start}", warned, f"{head}NCCL INFO {trace}"]
+    verdict = verdict_of(lines)
+    assert verdict.code == 9
+    assert "failed before it had connected: a call failed" in verdict.headline
+    (failed,) = [f for f in verdict.findings if f.severity is BAD]
+    assert failed.evidence is not None
+    assert failed.evidence.line is not None
+    assert "wrong type" in failed.evidence.line.text
+    assert verdict_of([*lines, f"{head}NCCL INFO Connected all rings"]).code == 11
+    if not trace.startswith("init"):
+        other = warned.replace("5109", "5110")
+        assert verdict_of([*lines[:2], other, lines[3]]).code == 11
+        moving = f"{head}NCCL INFO proxy.cc:912 -> 2 [Progress Thread]"
+        assert verdict_of([*lines, moving]).code == 11
+        lost = warned.replace("socketFinalizeAccept: wrong type 4 != 3", "async fatal event")
+        assert "a call failed" not in verdict_of([*lines[:2], lost, lines[3]]).headline
+
+
 def test_a_segment_that_is_not_there_is_not_a_lack_of_room() -> None:
     head = "d4:13737:13737 [4] misc/shmutils.cc:132 NCCL WARN "
     said = [nccl_line("INFO Using network IB")]
