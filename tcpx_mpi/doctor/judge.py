@@ -27,6 +27,8 @@ _FAMILIES = {
     TCPX: ("GPUDirectTCPX", "NCCL_GPUDIRECTTCPX_", "TCPX (A3 High)", "a3-highgpu-8g"),
     FASTRAK: ("FasTrak", "NCCL_FASTRAK_", "FasTrak (A3 Mega)", "a3-megagpu-8g"),
 }
+#: Where their machines have the plugin.
+_DIRECTORIES = {TCPX: "/var/lib/tcpx/lib64", FASTRAK: "/var/lib/tcpxo/lib64"}
 BAD, DOUBTFUL, NOTE = Severity.BAD, Severity.DOUBTFUL, Severity.NOTE
 #: What a known line means for its rank.
 _EFFECTS = {"off": BAD, "warning": DOUBTFUL, "harmless": Severity.GOOD}
@@ -116,7 +118,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     near = job.needs_no_network
     if not near and not any(facts.networks for facts in job.with_network):
         why = "no rank says which network it uses" if job.ranks else "no line of NCCL"
-        remedy = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
+        remedy = _rest_of_log(job)
         advice = [_found(DOUBTFUL, why, remedy)]
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {why}", [*advice, *findings])
     doubts = [finding.text for finding in (*_unknown(job), *_missing_ranks(job))]
@@ -194,8 +196,21 @@ _OF_NIC = (
 )
 
 
+def _to_gpu_memory(networks: Collection[str]) -> str:
+    """What gives these networks a way to GPU memory."""
+    if any("Libfabric" in name for name in networks):
+        return (
+            "Libfabric's provider and the machine decide: its NICs must reach GPU memory (EFA with "
+            "RDMA, FI_HMEM; not g4dn); then NCCL_NET_GDR_LEVEL=PIX or farther"
+        )
+    level = "NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses"
+    if any(name.startswith("IB") for name in networks):
+        return f"{_OF_NIC}; then {level}; hfi1 and rxe have no way to it"
+    return f"set {level}"
+
+
 def _gpu_memory(job: Job) -> Iterable[LogFinding]:
-    remedy = "set NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses"
+    remedy = _to_gpu_memory({name for facts in job.with_network for name in facts.networks})
     staged = [f for f in job.with_network if f.staged and not f.on_sockets]
     if staged:
         whole = [facts for facts in staged if not facts.direct]
@@ -344,6 +359,9 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
         owners = job.owners[line.rank] if line.rank is not None else job.with_network
         return any(map(job.on_sockets, owners))
 
+    names = ("NCCL_NET_PLUGIN", "Plugin name")
+    asked = [job.environment[name] for name in names if name in job.environment]
+    directory = f"its directory ({_DIRECTORIES[family]})" if family else "its directory"
     for match in known:
         signature, lines, times = match.signature, match.lines, match.times
         effect = signature.effect
@@ -351,7 +369,9 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
             continue
         if effect == "cause":
             owners = (f for line in lines if line.rank for f in job.owners[line.rank])
-            is_wanted = signature.wanted and any(facts.on_sockets for facts in owners)
+            is_named = any(name in line.text for line in lines for name in asked)
+            is_wanted = signature.wanted or is_named
+            is_wanted = is_wanted and any(facts.on_sockets for facts in owners)
             lines = [line for line in lines if is_slow(line)]
             counts = signature.google or not family
             effect = "off" if lines and counts else "warning" if is_wanted else "harmless"
@@ -360,7 +380,8 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
         who = {str(f): f for line in lines if line.rank is not None for f in job.owners[line.rank]}
         named = _who([*who.values()]) if len(who) < max(2, len(job.ranks)) else ""
         what = f"{named}: {signature.what}" if named and effect == "off" else signature.what
-        yield _found(_EFFECTS[effect], what, signature.do, signature.sure, evidence, times)
+        do = signature.do.replace("its directory", directory)
+        yield _found(_EFFECTS[effect], what, do, signature.sure, evidence, times)
 
 
 def _family(job: Job, lines: Sequence[Line], versions: Versions) -> str:
@@ -400,8 +421,15 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[LogF
     )
 
 
+def _rest_of_log(job: Job) -> str:
+    """What to do for a log that lacks lines: where some are of NCCL_DEBUG=INFO, it is a part."""
+    if any(facts.informs for facts in job.ranks):
+        return "give the whole log, from its first line"
+    return "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
+
+
 def _unknown(job: Job) -> Iterable[LogFinding]:
-    remedy = "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
+    remedy = _rest_of_log(job)
     for facts in job.with_network if not (job.needs_no_network or job.is_one_node) else ():
         off = facts.on_sockets or facts.without_memory
         line = off or job.unknown(facts)

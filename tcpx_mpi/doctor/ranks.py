@@ -49,7 +49,8 @@ _NODE_GPUS = 16
 #: A number that any other line names.
 _RANK = re.compile(r"\brank (\d{1,6})\b", re.IGNORECASE)
 _SET = re.compile(
-    r"\b(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S.*?)(?: \(.*\))?\.?$"
+    r"\b(?P<name>NCCL_\w+|Plugin name) set (?:by env(?:ironment)? )?to "
+    r"(?P<value>\S.*?)(?: \(.*\))?\.?$"
 )
 #: Of a device (HCA), or of a GPU and a device: a far pair says nothing of the others. OFI's words.
 _MEMORY = re.compile(
