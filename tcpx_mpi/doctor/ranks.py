@@ -524,7 +524,15 @@ def _facts(rank: Rank, parts: Sequence[Rank], said: Mapping[Rank, Sequence[Line]
 
 
 def _guess_choices(ranks: Sequence[RankFacts]) -> None:
-    """The choice of ranks that do not say it, by what their process came to."""
+    """The choice of ranks that do not say it: before NCCL 2.14 the first of a process says it for
+    all its GPUs; before 2.6 none does, and it is what their process came to."""
+    chosen: dict[tuple[str, str, str], dict[str, Line]] = defaultdict(dict)
+    for facts in ranks:
+        chosen[facts.rank.process].update(facts.chosen if facts.rank.pid else {})
+    for facts in ranks:
+        of_process = chosen[facts.rank.process]
+        if facts.has_number and not facts.networks and len(of_process) == 1:
+            facts.chosen.update(of_process)
     by_process = {facts.rank.process: facts.came_to for facts in ranks if facts.came_to}
     for facts in ranks:
         is_rank = facts.numbers or facts.near

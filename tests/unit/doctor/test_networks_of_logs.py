@@ -172,6 +172,19 @@ def test_the_first_line_says_how_sure_its_findings_are(lines: list[str], headlin
     assert "(likely)" not in "".join(finding.text for finding in verdict.findings)
 
 
+@pytest.mark.parametrize(("network", "code"), [("IB", 0), ("Socket", 9), ("Acme", 11)])
+def test_the_choice_of_a_process_is_that_of_all_its_gpus(network: str, code: int) -> None:
+    lines = [f"node-{n}:7:7 [0] NCCL INFO Using network {network}" for n in range(2)]
+    for rank in range(8):
+        head = f"node-{rank // 4}:7:9{rank} [{rank % 4}] NCCL INFO "
+        lines += [f"{head}comm 0x5{rank} rank {rank} nranks 8 cudaDev {rank % 4} - Init COMPLETE"]
+    verdict = verdict_of(lines)
+    assert verdict.code == code
+    assert f"{network} on 8 of 8 ranks" in verdict.headline
+    other = "node-0:7:9 [1] NCCL INFO Using network Other"
+    assert f"{network} on 5 of 8 ranks, Other on 1" in verdict_of([*lines, other]).headline
+
+
 @pytest.mark.parametrize("network", ["Libfabric", "AWS Libfabric", "UCX", "Acme"])
 @pytest.mark.parametrize("near", [True, False])
 def test_the_connections_of_a_node_tell_for_its_ranks_without_one(network: str, near: bool) -> None:
