@@ -7,6 +7,7 @@ connected is not on it, one node needs no network, and what is not known is not 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ _DIRECTORIES = {TCPX: "/var/lib/tcpx/lib64", FASTRAK: "/var/lib/tcpxo/lib64"}
 BAD, DOUBTFUL, NOTE = Severity.BAD, Severity.DOUBTFUL, Severity.NOTE
 #: What a known line means for its rank.
 _EFFECTS = {"off": BAD, "warning": DOUBTFUL, "harmless": Severity.GOOD}
+#: That a network is there, chosen or not.
+_NAMES_NETWORK = re.compile(r"\bNET/(?!Plugin\b)\w|Loaded net plugin|P2P plugin")
 #: So many ranks are named; of more their number is said.
 _NAMED = 4
 
@@ -118,6 +121,8 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     near = job.needs_no_network
     if not near and not any(facts.networks for facts in job.with_network):
         why = "no rank says which network it uses" if job.ranks else "no line of NCCL"
+        if any(line.rank and _NAMES_NETWORK.search(line.text) for line in lines):
+            why = "networks are named, and no rank says which one it chose"
         remedy = _rest_of_log(job)
         advice = [_found(DOUBTFUL, why, remedy)]
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {why}", [*advice, *findings])

@@ -43,6 +43,21 @@ def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
     assert verdict.headline == "cannot tell: no rank says which network it uses"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO NET/Plugin: Loaded net plugin FastSocket (v4)",
+        "INFO NET/OFI Selected Provider is efa (found 16 nics)",
+        "INFO P2P plugin v8 IBext_v8",
+        "WARN NET/IB : Got completion from peer 10.0.0.3<4> with error 12, opcode 0",
+    ],
+)
+def test_a_network_that_is_named_is_not_one_of_which_nothing_is_there(line: str) -> None:
+    verdict = verdict_of(nccl_line(line))
+    assert verdict.code == 11
+    assert "networks are named, and no rank says which one it chose" in verdict.headline
+
+
 def test_what_stands_before_the_lines_does_not_matter() -> None:
     plain = networks(TCPX, TCPX)
     for before in ("3: ", "[1,0]<stdout>:", "2026-06-22T10:00:01.5Z ", "[pod/a-0] ", "> ", "\t"):
