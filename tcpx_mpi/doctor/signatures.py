@@ -16,7 +16,8 @@ _PATH = Path(__file__).parent / "signatures.toml"
 #: not connect, or a connection broke. warning, harmless.
 EFFECTS = ("off", "cause", "failed", "lost", "warning", "harmless")
 SURE = ("certain", "likely", "possible")
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\d\d+")
+#: But a completion's status, which has its own meaning.
+_NUMBERS = re.compile(r"0x[0-9a-f]+|(?<!error )(?<!status=)(?<!\d)\d\d+")
 
 
 @dataclass(frozen=True)

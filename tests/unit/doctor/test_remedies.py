@@ -74,6 +74,26 @@ def test_a_plugin_that_was_asked_for_by_name_is_missed(asked: str, missing: str)
         assert found.severity is severity
 
 
+@pytest.mark.parametrize(
+    ("line", "advises"),
+    [
+        ("Got completion from peer 10.0.0.3<5> with error 12, opcode 0, len 0", "NCCL_IB_HCA"),
+        ("Got completion with error 12, opcode 1, len 0, vendor err 129", "NCCL_IB_HCA"),
+        ("Got completion from peer 10.0.0.3<5> with status=12 opcode=1 len=5", "NCCL_IB_HCA"),
+        ("mlx5_3:1 async fatal event on QP (0x7): invalid request local work queue error", "dmesg"),
+        ("mlx5_3:1 async fatal event on QP (0x7): local access violation work queue error",
+         "dmesg"),
+        ("Got completion from peer 10.0.0.3<5> with error 5, opcode 5, len 7", "ended first"),
+        ("Got completion from peer 10.0.0.3<5> with status=112 opcode=12 len=5", "ended first"),
+    ],
+)  # fmt: skip
+def test_a_connection_that_broke_is_advised_on_by_how(line: str, advises: str) -> None:
+    verdict = verdict_of([nccl_line(f"WARN NET/IB : {line}")])
+    (lost,) = [f for f in verdict.findings if "a connection broke" in f.text]
+    assert advises in lost.remedy
+    assert ("NCCL_IB_HCA" in lost.remedy) is (advises == "NCCL_IB_HCA")
+
+
 def test_no_network_at_all_is_not_one_that_was_asked_for() -> None:
     for text, asked in (
         ("Failed to initialize any NET plugin", False),
