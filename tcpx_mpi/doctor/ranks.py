@@ -245,11 +245,26 @@ class Job:
         return [facts for facts in self.ranks if facts.names_network]
 
     def count(self, facts: RankFacts) -> int:
-        """The number of ranks: one, unless a log has lost what tells two apart."""
+        """The number of ranks: one, unless a log has lost what tells two apart, or the lines of
+        some."""
+        return self._named(facts) + self._left_out[facts.rank]
+
+    @cached_property
+    def _left_out(self) -> Mapping[Rank, int]:
+        """The ranks whose lines a log counts in place of printing them: they may be there by other
+        lines, so no more than the size leaves."""
+        left = self.size - sum(map(self._named, self.with_network))
+        found: dict[Rank, int] = {}
+        for facts in self.ranks:
+            found[facts.rank] = max(min(facts.more, left), 0) if self.size else facts.more
+            left -= found[facts.rank]
+        return found
+
+    def _named(self, facts: RankFacts) -> int:
         if self._is_numbered and not facts.numbers.get(self.size):
             return 0  # a broken head
         nameless = () if facts.rank.pid else facts.spoken
-        return max(1, len(facts.numbers.get(self.size) or nameless)) + facts.more
+        return max(1, len(facts.numbers.get(self.size) or nameless))
 
     @cached_property
     def _is_numbered(self) -> bool:

@@ -229,6 +229,10 @@ def wrappers() -> Iterable[Case]:
     yield Case(
         "Ray repeats some", ["\n".join(ray).replace("14x", "6x")], 11, ["IB on 8 of 16 ranks"]
     )
+    via = "[receive] via NET/IB/0/GDRDMA"
+    again = [rank.says(f"Channel 00/0 : 0[0] -> {rank.number}[0] {via}") for rank in ranks(16, 8)]
+    yield Case("Ray repeats ranks of other lines", ["\n".join([*ray, *again])], 0,
+               ["IB on 16 of 16 ranks"])  # fmt: skip
     hint = " (Ray deduplicates logs by default. Set RAY_DEDUP_LOGS=0)"
     yield Case("Ray repeats and explains", ["\n".join(ray) + hint], 0, ["IB on 16 of 16 ranks"])
     tags = "".join(
