@@ -146,7 +146,7 @@ def _where(job: Job) -> str:
     """ "GPUDirectTCPX_v7 on 3 of 4 ranks, Socket on 1"."""
     counts: Counter[str] = Counter()
     for facts in job.with_network:
-        counts[" and ".join(facts.networks) or "no network"] += job.count(facts)
+        counts[" and ".join(facts.networks) or "P2P or SHM alone"] += job.count(facts)
     counts = +counts
     if not counts:
         return "no rank came to name its network"

@@ -164,6 +164,8 @@ def _by_heads(
             heads[index] = head
     for head, end in zip(heads, [*(head.start for head in heads[1:]), len(line)], strict=True):
         text = line[head.end : min(end, head.end + _LETTERS)].rstrip(" :|*`~").lstrip()
+        if text[-1:] in ('"', "'") and text.count(text[-1]) % 2:
+            text = text[:-1]  # a wrapper's
         again = _REPEATED.search(text) if "[repeated " in text else None
         if again is not None:
             text = text[: again.start()]
@@ -197,7 +199,8 @@ def _unwrapped(line: str) -> Iterator[str]:
             pieces.append((rank, piece))
         yield from (_TIME.sub(r"\1 ", piece) for _, piece in pieces if piece)
     elif "NCCL " in line:
-        yield _TIME.sub(r"\1 ", line)
+        # What a program printed as a value has \n for the ends of lines.
+        yield from (_TIME.sub(r"\1 ", piece) for piece in line.split("\\n"))
     else:
         yield line
 

@@ -245,6 +245,10 @@ def wrappers() -> Iterable[Case]:
     yield Case("joined where a number ends", [joined], 9, mixed, third)
     glued = "".join(rank.says(f"Using network {TCPX}") for rank in ranks(2))
     yield Case("two hosts in one line", [glued], 11, [f"{TCPX} on 2 of 2 ranks"])
+    printed = four.replace("\n", "\\n")
+    for quote in ("'", '"'):
+        text = f"stdout = {quote}{printed}{quote}"
+        yield Case(f"printed as a value in {quote}", [text], 9, mixed, third)
     cut = each(four, lambda _, line: line[line.index(":") :])
     yield Case("hosts cut off", [cut], 9, mixed)
     bare = each(job(on("Socket", SOCKET)), lambda _, line: line[line.index("[") :])

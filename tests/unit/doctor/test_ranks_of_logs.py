@@ -43,6 +43,17 @@ def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
     assert verdict.headline == "cannot tell: no rank says which network it uses"
 
 
+def test_the_quote_that_closes_a_wrapper_is_no_part_of_its_line() -> None:
+    hca = "Call to ibv_modify_qp failed on 'mlx5_0'"
+    for text, quote in (
+        ("Using network AWS Libfabric", '"'),
+        ("Using network Acme", "'"),
+        (hca, ""),
+    ):
+        (line,) = lines.read_lines([("a", [f"x: {quote}h:1:1 [0] NCCL INFO {text}{quote}"])])
+        assert line.text == text
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -108,7 +119,7 @@ def test_a_job_has_as_many_ranks_as_processes_speak() -> None:
     lines = [f"a:1:1 [0] NCCL INFO {near}", "a:2:2 [1] NCCL INFO Connected all trees"]
     lines += ["b:3:3 [0] NCCL INFO Connected all rings"]
     net = "c:4:4 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"
-    assert "no network on 1 of 4 ranks, Socket on 1" in verdict_of([*lines, net]).headline
+    assert "P2P or SHM alone on 1 of 4 ranks, Socket on 1" in verdict_of([*lines, net]).headline
 
 
 def test_one_rank_and_a_rank_without_a_name_are_said_as_such() -> None:
