@@ -66,6 +66,8 @@ _CAME_TO = re.compile(
     r"|NCCL_IB_DISABLE set by environment to [1-9]|Failed to open libibverbs)"
     r"|(?P<plugin>NET/(?!(?:IB|Socket|Plugin|MLX5)\b)\w)"
 )
+#: NCCL 2.6 and later, which say what they chose.
+_NEWER = re.compile(r"Bootstrap ?: Using (?!\[)|cudaDriverVersion")
 #: All connections of a communicator are made. NCCL 2.21 and later say COMPLETE before that.
 _CONNECTED = re.compile(r"Connected all |comm \S+ rank .* - Init COMPLETE")
 #: Of a request under way: its connection was there.
@@ -122,6 +124,9 @@ class RankFacts:
     came_to: tuple[str, Line] | None = None
     #: Whether its choice is what it came to last; whether a plugin was there to choose.
     is_guess: bool = False
+    #: Whether it has come to look for plugins; whether its NCCL says what it chose.
+    looked: bool = False
+    is_newer: bool = False
     had_plugin: bool = False
     #: How many more ranks said the same of their network, where a log counts in place of lines.
     more: int = 0
@@ -175,7 +180,11 @@ class RankFacts:
         self.moved = self.moved or _COMPLETION.search(text) is not None
         if "<" in text:
             self._take_hosts(text)
-        if found := _CAME_TO.match(text):
+        self.looked = self.looked or text.startswith("NET/Plugin")
+        self.is_newer = self.is_newer or _NEWER.match(text) is not None
+        # Sockets before anything else are those of the bootstrap.
+        found = _CAME_TO.match(text)
+        if found and (self.looked or not text.startswith("NET/Socket")):
             self.came_to = str(found.lastgroup), line
             self.had_plugin = self.had_plugin or found.lastgroup == "plugin"
         if found := _connection(line):
@@ -549,10 +558,13 @@ def _guess_choices(ranks: Sequence[RankFacts]) -> None:
         if facts.has_number and not facts.networks and len(of_process) == 1:
             facts.chosen.update(of_process)
     by_process = {facts.rank.process: facts.came_to for facts in ranks if facts.came_to}
+    newer = {facts.rank.process for facts in ranks if facts.is_newer}
     for facts in ranks:
         is_rank = facts.numbers or facts.near
         came_to = facts.came_to or (is_rank and by_process.get(facts.rank.process))
-        if came_to and came_to[0] != "plugin" and not facts.networks:
+        if facts.rank.process in newer or facts.networks:
+            continue
+        if came_to and came_to[0] != "plugin":
             facts.chosen.update([came_to])
             facts.is_guess = True
 

@@ -172,6 +172,23 @@ def test_the_first_line_says_how_sure_its_findings_are(lines: list[str], headlin
     assert "(likely)" not in "".join(finding.text for finding in verdict.findings)
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["NET/Socket : Using [0]eth0:10.0.0.1<0>"],
+        ["NET/Socket : Using [0]eth0:10.0.0.1<0>", "NET/Plugin : No plugin found (x.so)."],
+        ["Bootstrap : Using eth0:10.0.0.1<0>", "NET/IB : No device found."],
+        ["cudaDriverVersion 12010", "Plugin Path : /x.so", "NET/IB : No device found."],
+    ],
+)
+def test_what_nccl_came_to_is_no_choice_before_its_end_or_where_it_says_one(
+    texts: list[str],
+) -> None:
+    verdict = verdict_of([nccl_line(f"INFO {text}", rank) for rank in (0, 2) for text in texts])
+    assert verdict.code == 11
+    assert "no rank says" in verdict.headline
+
+
 @pytest.mark.parametrize(("network", "code"), [("IB", 0), ("Socket", 9), ("Acme", 11)])
 def test_the_choice_of_a_process_is_that_of_all_its_gpus(network: str, code: int) -> None:
     lines = [f"node-{n}:7:7 [0] NCCL INFO Using network {network}" for n in range(2)]
