@@ -283,8 +283,8 @@ class Job:
 
     @cached_property
     def total(self) -> int:
-        if self._is_numbered:
-            return self.size
+        if self._is_numbered:  # perhaps in groups, without the communicator of all
+            return max(self.size, sum(map(self.count, self.with_network)))
         told = any(facts.numbers for facts in self.ranks)
         silent = [
             facts

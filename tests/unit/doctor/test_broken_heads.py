@@ -44,6 +44,12 @@ def test_a_rank_of_no_number_is_none_where_all_have_theirs() -> None:
         assert verdict_of(lines).headline == "on the fast path: IB on 4 of 4 ranks"
 
 
+def test_groups_alone_are_as_many_ranks_as_are_there() -> None:
+    lines = [f"{head}Using network IB" for head in HEADS]
+    lines += [f"{head}comm 0x5 rank {n % 2} nranks 2" for n, head in enumerate(HEADS)]
+    assert "IB on 4 of 4 ranks" in verdict_of(lines).headline
+
+
 def test_a_name_within_another_is_a_rank_if_its_number_says_so() -> None:
     lines = [nccl_line("INFO comm 0x5 rank 0 nranks 4")]
     for host, number in (("node-1", 1), ("a-node-1", 2)):
