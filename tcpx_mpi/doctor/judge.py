@@ -156,7 +156,7 @@ def _where(job: Job) -> str:
 
 
 def _ranks(job: Job) -> str:
-    return "ranks" if job.size else "ranks seen"
+    return "ranks" if job.size or job.fills_nodes else "ranks seen"
 
 
 def _who(ranks: Sequence[RankFacts | str]) -> str:
@@ -471,7 +471,7 @@ def _missing_ranks(job: Job) -> Iterable[LogFinding]:
         seen = "one rank was" if job.total == 1 else f"{job.total} ranks were"
         what = f"{seen} seen, and nothing says how many there are"
     shows_none = job.total == 1 or not any(facts.linked for facts in job.with_network)
-    if job.missing or (shows_none and not job.size):
+    if job.missing or (shows_none and not job.size and not job.fills_nodes):
         yield _found(DOUBTFUL, what, "give the logs of all ranks; NCCL_DEBUG=INFO on each")
 
 

@@ -319,6 +319,17 @@ class Job:
         )
 
     @cached_property
+    def fills_nodes(self) -> bool:
+        """Whether the ranks seen have the same GPUs, from 0 on, on each of several hosts: a job
+        whose size nothing says, which is seen whole as far as one can tell."""
+        gpus: dict[str, list[int]] = defaultdict(list)
+        for facts in self.with_network:
+            gpus[facts.rank.host].append(facts.gpu)
+        alike = {tuple(sorted(of)) for of in gpus.values()}
+        each = min(alike, default=())
+        return len(gpus) > 1 and len(each) > 1 and alike == {tuple(range(len(each)))}
+
+    @cached_property
     def needs_no_network(self) -> bool:
         """Whether all ranks are there and no byte goes between nodes: one node, or NVLink alone."""
         heard = self.with_network

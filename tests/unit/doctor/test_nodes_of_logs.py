@@ -189,6 +189,29 @@ def test_one_rank_on_a_network_is_not_all_ranks(network: str) -> None:
     assert "all ranks seen: sockets" in whats(verdict_of(sockets), BAD)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "code"),
+    [
+        (["01", "01"], 0),
+        (["01234567"] * 3, 0),
+        (["01234567", "0123456"], 11),
+        (["12", "12"], 11),
+        (["01", "23"], 11),
+        (["0", "0"], 11),  # a container shows each of its ranks one GPU
+        (["6", "3"], 11),
+    ],
+)
+def test_ranks_that_fill_their_nodes_are_all_where_no_line_says_how_many(
+    gpus: list[str], code: int
+) -> None:
+    chosen = [
+        f"node-{node}:{node}{gpu}:1 [{gpu}] NCCL INFO Using network {TCPX}"
+        for node, of in enumerate(gpus)
+        for gpu in of
+    ]
+    assert verdict_of(chosen).code == code
+
+
 NEAR = nccl_line("INFO Channel 00/0 : 8[0] -> 9[1] via P2P/IPC")
 COMM = "INFO comm 0x5 rank {} nranks 16 cudaDev {}{} - Init COMPLETE"
 OFI = "WARN NET/OFI aws-ofi-nccl initialization failed"
