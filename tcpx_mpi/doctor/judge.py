@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from tcpx_mpi.doctor.facts import RankFacts, is_sockets
+from tcpx_mpi.doctor.job import Job
 from tcpx_mpi.doctor.lines import Line, Rank
-from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, last_attempt, read_job
+from tcpx_mpi.doctor.ranks import last_attempt, read_job
 from tcpx_mpi.doctor.signatures import Match, matches, unknown_warnings
 from tcpx_mpi.doctor.tap import findings_of_tap, is_of_tap
 from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
