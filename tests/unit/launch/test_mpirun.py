@@ -333,7 +333,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # a handler may run just befo
 print("ready is", rank, flush=True)
 while (number := signal.sigwait(awaited)) == signal.SIGUSR1:
     print("reported by", rank, flush=True)
-time.sleep(1.0)
+time.sleep(1.0)  # an end takes its time, which the launcher has to leave it
 print("ended in good order by", int(number), file=open(rank, "w"), flush=True)
 sys.exit(128 + number)
 """
