@@ -135,7 +135,7 @@ class Job:
             return facts.linked
         alone = self._may_be_one_node and {*facts.networks} == {"Socket"}
         alone = alone or self._is_beside_all
-        inside = self._on_one_host or ((facts.near or alone) and not self._points_out)
+        inside = (facts.near or alone) and not self._points_out
         return bool(facts.linked or self.spans or not inside)
 
     @cached_property

@@ -259,6 +259,23 @@ def test_a_node_whose_ranks_are_not_numbered_as_its_gpus_is_no_hint(lines: list[
     assert sockets_of(lines) == ""
 
 
+def test_containers_of_one_host_name_are_two_nodes_likely_where_a_plugin_failed() -> None:
+    lines = [
+        f"ip-0:{n}1:{n}1 [0] NCCL INFO {said}"
+        for n in range(2)
+        for said in (
+            "NET/OFI aws-ofi-nccl initialization failed",
+            "Using network Socket",
+            f"ncclCommInitRankConfig comm 0x5 rank {n} nranks 2 - Init START",
+        )
+    ]
+    verdict = verdict_of(lines)
+    assert verdict.code == 9
+    assert verdict.headline == "off the fast path: Socket on 2 of 2 ranks (likely)"
+    without = verdict_of([line for line in lines if "NET/OFI" not in line])
+    assert without.code == 11
+
+
 def test_a_plugin_that_failed_is_no_harmless_line_on_a_rank_that_chose_sockets() -> None:
     comm = "INFO comm 0x5 rank {0} nranks 2 cudaDev {0} - Init START"
     comms = [nccl_line(comm.format(rank), rank) for rank in (0, 1)]
